@@ -1,0 +1,1 @@
+"""Helpers of Lab 16, reinforcement learning for a small language model."""

@@ -1,0 +1,139 @@
+"""The lab's figures. Colours are those of Okabe and Ito (2008), which colour-blind readers can tell apart."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from io import BytesIO
+from pathlib import Path
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+
+from labutils.checkpoints import write_atomically
+from labutils.results import ESTIMATOR_TITLES, MODEL_TITLES, Table
+
+COLOURS = {
+    "reinforce": "#0072B2",
+    "rloo": "#E69F00",
+    "grpo": "#009E73",
+    "dr_grpo": "#D55E00",
+    "dr_grpo_cost": "#CC79A7",
+    "pretrained": "#000000",
+}
+MARKERS = {
+    "reinforce": "o",
+    "rloo": "s",
+    "grpo": "^",
+    "dr_grpo": "D",
+    "dr_grpo_cost": "v",
+    "pretrained": "o",
+}
+AXIS_LABELS = {
+    "accuracy": "accuracy (share of responses)",
+    "writes_states": "writes states (share of responses)",
+    "kl": "KL from pretrained (nats per response)",
+    "length": "response length (tokens)",
+}
+LEARNING_CURVES_ALT = (
+    "Three panels against the training step: accuracy, share of responses that write the states, and KL from the "
+    "pretrained model, a line for each estimator and seed."
+)
+BY_LENGTH_ALT = (
+    "Two panels against the number of digits: accuracy and response length, of the pretrained model and of the "
+    "two Dr. GRPO policies."
+)
+PASS_AT_K_ALT = "pass@k against k, a panel for each number of digits, before and after reinforcement learning."
+
+
+def learning_curves(curves: Table) -> Figure:
+    """Accuracy, writing rate and KL against the step, from estimator -> seed -> step -> metrics.
+
+    The first seed is solid and the second dashed.
+    """
+    figure, axes = _panels(3, (12, 3.8))
+    for axis, metric in zip(axes, ("accuracy", "writes_states", "kl"), strict=True):
+        for estimator, seeds in curves.items():
+            for style, (seed, run) in zip(("-", "--", ":", "-."), seeds.items(), strict=False):
+                label = f"{ESTIMATOR_TITLES.get(estimator, estimator)}, seed {seed}"
+                _draw(axis, estimator, run, lambda m, key=metric: m[key], style, label)  # type: ignore[misc]
+        axis.set_xlabel("training step")
+        axis.set_ylabel(AXIS_LABELS[metric])
+        axis.set_ylim(0, None if metric == "kl" else 1.03)
+    handles, labels = axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize="small")
+    return figure
+
+
+def by_length(table: Table) -> Figure:
+    """Accuracy and response length by number of digits, from part 3's table."""
+    figure, axes = _panels(2, (9, 3.6))
+    for axis, metric in zip(axes, ("accuracy", "length"), strict=True):
+        for model, title in MODEL_TITLES.items():
+            # Points that coincide stay visible: each model's marker has its own size.
+            _draw(axis, model, table[model][metric], float, "-", title)
+        axis.set_xlabel("number of digits")
+        axis.set_ylabel(AXIS_LABELS[metric])
+        axis.set_ylim(0, 1.03 if metric == "accuracy" else 12.5)
+    axes[0].legend(fontsize="small")
+    return figure
+
+
+def pass_at_k(table: Table) -> Figure:
+    """pass@k against k on a logarithmic axis, a panel per number of digits, from part 3's table."""
+    lengths = list(table["pretrained"]["pass_at_k"])
+    figure, axes = _panels(len(lengths), (9, 3.2))
+    for axis, digits in zip(axes, lengths, strict=True):
+        for model in ("pretrained", "dr_grpo"):
+            values = table[model]["pass_at_k"][digits]
+            _draw(axis, model, values, float, "-", MODEL_TITLES[model])
+        axis.set_xscale("log", base=2)
+        axis.set_xlabel("k (responses per problem)")
+        axis.set_ylabel("pass@k (share of problems)")
+        axis.set_title(f"{digits} digits", fontsize="medium")
+        axis.set_ylim(0, 1.03)
+    axes[0].legend(fontsize="small", loc="lower right")
+    return figure
+
+
+def save(figure: Figure, stem: Path, alt: str) -> list[Path]:
+    """Write the figure as PNG and SVG, each with `alt` as its description; returns the paths."""
+    paths = []
+    for suffix in (".png", ".svg"):
+        buffer, path = BytesIO(), stem.with_suffix(suffix)
+        # Fixed ids and no date: the same numbers give the same file.
+        with matplotlib.rc_context({"svg.hashsalt": "lab16"}):
+            metadata = {"Description": alt} | ({"Date": None} if suffix == ".svg" else {})
+            figure.savefig(buffer, format=suffix[1:], dpi=150, metadata=metadata)
+        write_atomically(path, buffer.getvalue())
+        paths.append(path)
+    return paths
+
+
+def _panels(count: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    figure = Figure(figsize=size, layout="constrained")
+    axes = [figure.add_subplot(1, count, index + 1) for index in range(count)]
+    for axis in axes:
+        axis.grid(alpha=0.3)
+        axis.spines[["top", "right"]].set_visible(False)
+    return figure, axes
+
+
+def _draw(
+    axis: Axes,
+    model: str,
+    points: Table,
+    value: Callable[..., float],
+    style: str,
+    label: str,
+) -> None:
+    axis.plot(
+        [int(key) for key in points],
+        [value(point) for point in points.values()],
+        style,
+        color=COLOURS.get(model),
+        marker=MARKERS.get(model, "o"),
+        markersize=4,
+        linewidth=1.3,
+        label=label,
+    )

@@ -1,0 +1,402 @@
+"""The loops: pretraining, reinforcement learning and evaluation, around the functions that students write.
+
+A loop shows its progress, saves its state as it goes, stops at the end of a step when interrupted, and goes on
+from where it was when it is called again. Going on gives the same numbers as never having stopped.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from tqdm.auto import tqdm
+
+from labutils import checkpoints, rollout
+from labutils.errors import LabError
+from labutils.model import Transformer
+from labutils.task import (
+    MAX_DIGITS,
+    MIN_DIGITS,
+    Problems,
+    encode_prompts,
+    encode_responses,
+    response_mask,
+    sample_problems,
+)
+from labutils.verifier import verify
+
+LossFunction = Callable[[Tensor, Tensor], Tensor]
+Summary = Callable[[Problems, Tensor], dict[str, float]]
+
+# Pretraining splits each batch into this many parts. Each is computed on one thread, on as many threads as
+# there are, so the numbers do not depend on how many that is.
+BATCH_PARTS = 4
+EVALUATION_SEED = 2**40  # keeps the seeds of evaluations apart from those of training
+EVALUATION_CHUNK = 4096  # responses generated at once, which bounds the memory
+
+
+@dataclass(frozen=True)
+class PretrainingSettings:
+    """steps: optimizer steps. batch: problems per step. worked_rate: share of worked answers.
+    peak_rate: highest learning rate of the one-cycle schedule. seed: of the initialisation and the data."""
+
+    steps: int = 4000
+    batch: int = 256
+    worked_rate: float = 0.1
+    peak_rate: float = 1e-3
+    seed: int = 0
+
+
+@dataclass(frozen=True)
+class Estimator:
+    """One policy-gradient estimator, as the exercise functions make it up.
+
+    advantages: rewards (N, G) -> advantages (N, G).
+    weights: mask (B, R) -> weight of each response token (B, R).
+    length_cost: reward subtracted per response token.
+    group_size: responses sampled per problem, G.
+    """
+
+    advantages: Callable[[Tensor], Tensor]
+    weights: Callable[[Tensor], Tensor]
+    length_cost: float = 0.0
+    group_size: int = 8
+
+
+StepFunction = Callable[
+    [Transformer, torch.optim.Optimizer, Problems, Estimator, torch.Generator], dict[str, float]
+]
+
+
+@dataclass(frozen=True)
+class ReinforcementSettings:
+    """steps: gradient steps. problems: per step. step_size: Adam's. evaluate_every: steps between evaluations.
+    evaluation_problems: size of the evaluation set. seed: of the training problems and all sampling."""
+
+    steps: int = 200
+    problems: int = 32
+    step_size: float = 3e-4
+    evaluate_every: int = 25
+    evaluation_problems: int = 700
+    seed: int = 0
+
+
+@dataclass
+class TrainingState:
+    """All that a loop needs to go on: what changes with every step, and `about`, which tells runs apart.
+
+    history: step -> metrics, as recorded so far.
+    """
+
+    model: Transformer
+    optimizer: torch.optim.Optimizer
+    generator: torch.Generator
+    about: dict[str, Any]
+    step: int = 0
+    history: dict[int, dict[str, float]] = field(default_factory=dict)
+
+    def save(self, path: Path) -> None:
+        """Write everything to `path`, atomically."""
+        tensors = {f"model.{name}": value for name, value in self.model.state_dict().items()}
+        for index, parameter in enumerate(self._parameters()):
+            for key, value in self.optimizer.state[parameter].items():
+                tensors[f"optimizer.{index}.{key}"] = value
+        tensors["generator"] = self.generator.get_state()
+        about = {**self.about, "step": self.step, "history": self.history}
+        checkpoints.save_checkpoint(path, tensors, about)
+
+    def restore(self, path: Path) -> None:
+        """Go on from `path` if it is there; a damaged file is reported by name, set aside and not used.
+
+        Raises `LabError` when the file belongs to a run with other settings.
+        """
+        if not path.exists():
+            return
+        try:
+            tensors, about = checkpoints.load_checkpoint(path)
+        except checkpoints.DamagedFile as error:
+            aside = path.with_suffix(".damaged")
+            path.replace(aside)
+            warnings.warn(f"{error}; not used, set aside as {aside.name}", stacklevel=2)
+            return
+        step, history = about.pop("step"), about.pop("history")
+        _require_same_settings(path, about, self.about)
+        self._fill(tensors, path)
+        self.step, self.history = step, {int(key): value for key, value in history.items()}
+
+    def _fill(self, tensors: dict[str, Tensor], path: Path) -> None:
+        prefix = "model."
+        model = {
+            name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)
+        }
+        checkpoints.fill_parameters(self.model, model, path)
+        parameters = self._parameters()
+        for name, value in tensors.items():
+            if name.startswith("optimizer."):
+                _, index, key = name.split(".")
+                self.optimizer.state[parameters[int(index)]][key] = value
+        self.generator.set_state(tensors["generator"])
+
+    def _parameters(self) -> list[Tensor]:
+        return [parameter for group in self.optimizer.param_groups for parameter in group["params"]]
+
+
+def _require_same_settings(path: Path, found: dict[str, Any], wanted: dict[str, Any]) -> None:
+    for key in sorted(found.keys() | wanted.keys()):
+        if found.get(key) != wanted.get(key):
+            raise LabError(
+                f"{path} is of a run with {key} {found.get(key)!r}, not {wanted.get(key)!r}; "
+                "choose another folder or remove the file"
+            )
+
+
+def new_model(seed: int) -> Transformer:
+    """A model initialised from `seed`, without touching PyTorch's global random state."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return Transformer()
+
+
+def pretrain(
+    loss: LossFunction,
+    settings: PretrainingSettings,
+    path: Path | None = None,
+    progress: bool = True,
+) -> TrainingState:
+    """Train a new model with the next-token loss on random problems; returns the state after the last step.
+
+    loss: (log-probs (B, R), responses (B, R)) -> scalar, the mean over all response tokens.
+    path: where the state is kept, every 250 steps, when interrupted and at the end; None keeps nothing.
+    progress: whether to show a progress bar.
+    """
+    model = new_model(settings.seed)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=settings.peak_rate, fused=True)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(
+        optimizer, max_lr=settings.peak_rate, total_steps=settings.steps
+    )
+    generator = torch.Generator().manual_seed(settings.seed)
+    state = TrainingState(model, optimizer, generator, asdict(settings))
+    if path is not None:
+        state.restore(path)
+    with ThreadPoolExecutor(torch.get_num_threads()) as pool, one_thread():
+
+        def take_step() -> dict[str, float]:
+            # The schedule is a closed form of the step, so a resumed run needs no state of it.
+            schedule.last_epoch = state.step - 1
+            schedule.step()
+            problems = sample_problems(settings.batch, generator)
+            worked = torch.rand(settings.batch, generator=generator) < settings.worked_rate
+            tokens = encode_prompts(problems), encode_responses(problems, worked)
+            value = set_gradients(model, *tokens, loss, pool)
+            optimizer.step()
+            return {"loss": value}
+
+        Loop("pretraining", settings.steps, 250, path, progress).run(state, take_step)
+    return state
+
+
+def set_gradients(
+    model: Transformer,
+    prompts: Tensor,
+    responses: Tensor,
+    loss: LossFunction,
+    pool: ThreadPoolExecutor,
+) -> float:
+    """Set the parameters' gradients to those of the batch's loss, and return the loss (nats per token).
+
+    The batch is split into parts that run side by side, one thread each; a mean over tokens is the mean of the
+    parts' means, weighted by their tokens.
+    """
+    parameters = list(model.parameters())
+    tokens = response_mask(responses).sum()
+
+    def part_gradients(rows: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
+        torch.set_num_threads(1)  # the setting belongs to the thread
+        share = response_mask(responses[rows]).sum() / tokens
+        log_probs = rollout.response_log_probs(model, prompts[rows], responses[rows])
+        value = loss(log_probs, responses[rows]) * share
+        return value.detach(), torch.autograd.grad(value, parameters)
+
+    parts = torch.arange(len(prompts)).chunk(BATCH_PARTS)
+    values, gradients = zip(*pool.map(part_gradients, parts), strict=True)
+    for parameter, *shares in zip(parameters, *gradients, strict=True):
+        parameter.grad = torch.stack(shares).sum(0)
+    return float(sum(values))
+
+
+def reinforce(
+    start: Transformer,
+    step_function: StepFunction,
+    estimator: Estimator,
+    evaluate: Callable[[Transformer, torch.Generator], dict[str, float]],
+    settings: ReinforcementSettings,
+    path: Path | None,
+    about: dict[str, Any],
+    progress: bool = True,
+) -> TrainingState:
+    """Train a copy of `start` with reinforcement learning; returns the state, with the evaluations as its history.
+
+    step_function: the exercise `policy_gradient_step`.
+    evaluate: (policy, generator) -> metrics, called every `evaluate_every` steps, before the first step too.
+    path: where the state is kept, at every evaluation, when interrupted and at the end; None keeps nothing.
+    about: what else tells this run apart from others, such as the estimator's name.
+    progress: whether to show a progress bar.
+    """
+    policy = copy.deepcopy(start)
+    optimizer = torch.optim.Adam(policy.parameters(), lr=settings.step_size, fused=True)
+    generator = torch.Generator().manual_seed(settings.seed)
+    state = TrainingState(policy, optimizer, generator, {**about, **asdict(settings)})
+    if path is not None:
+        state.restore(path)
+
+    def take_step() -> dict[str, float]:
+        problems = sample_problems(settings.problems, generator)
+        return step_function(policy, optimizer, problems, estimator, generator)
+
+    def observe() -> dict[str, float]:
+        # A generator of its own, so that evaluating does not change what training samples.
+        own = torch.Generator().manual_seed(EVALUATION_SEED + 2**16 * settings.seed + state.step)
+        return evaluate(policy, own)
+
+    loop = Loop("reinforcement learning", settings.steps, settings.evaluate_every, path, progress)
+    loop.run(state, take_step, observe)
+    return state
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Steps with a progress bar, saved every `save_every` steps, at the end and when interrupted.
+
+    path: where the state is saved; None keeps nothing.
+    """
+
+    name: str
+    steps: int
+    save_every: int
+    path: Path | None
+    progress: bool = True
+
+    def run(
+        self,
+        state: TrainingState,
+        take_step: Callable[[], dict[str, float]],
+        observe: Callable[[], dict[str, float]] | None = None,
+    ) -> None:
+        """Take the steps that `state` lacks. `observe` gives what its history records at every save.
+
+        An interruption (Ctrl-C, or the notebook's stop button) takes effect after the step under way: the state
+        is saved and `KeyboardInterrupt` raised.
+        """
+        bar = tqdm(
+            desc=self.name, total=self.steps, initial=state.step, disable=not self.progress
+        )
+        with bar, delayed_interrupt() as interrupted:
+            self._record(state, observe)
+            while state.step < self.steps:
+                metrics = take_step()
+                state.step += 1
+                bar.update()
+                if state.step % self.save_every == 0 or state.step == self.steps:
+                    self._record(state, observe)
+                    bar.set_postfix({key: f"{value:.3g}" for key, value in metrics.items()})
+                    self._save(state)
+                elif interrupted():
+                    self._save(state)
+                if interrupted():
+                    raise KeyboardInterrupt(f"{self.name} stopped after step {state.step}")
+
+    def _record(
+        self, state: TrainingState, observe: Callable[[], dict[str, float]] | None
+    ) -> None:
+        if observe is not None and state.step not in state.history:
+            due = state.step % self.save_every == 0 or state.step == self.steps
+            if due:
+                state.history[state.step] = observe()
+
+    def _save(self, state: TrainingState) -> None:
+        if self.path is not None:
+            state.save(self.path)
+
+
+@contextlib.contextmanager
+def delayed_interrupt() -> Iterator[Callable[[], bool]]:
+    """Inside the block an interruption only makes the yielded function return True.
+
+    Only the main thread receives signals; elsewhere the block changes nothing.
+    """
+    received = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield received.is_set
+        return
+    before = signal.signal(signal.SIGINT, lambda *_: received.set())
+    try:
+        yield received.is_set
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Inside the block PyTorch uses one thread: what is parallel is something larger than one operation."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def evaluate_by_length(
+    model: Transformer, summarize: Summary, samples: int, seed: int
+) -> dict[str, dict[str, float]]:
+    """Metric -> number of digits (as text) -> value, from `samples` random problems of each length."""
+    table: dict[str, dict[str, float]] = {}
+    generator = torch.Generator().manual_seed(EVALUATION_SEED + seed)
+    for length in range(MIN_DIGITS, MAX_DIGITS + 1):
+        problems = sample_problems(samples, generator, length)
+        responses = rollout.generate(model, encode_prompts(problems), generator=generator)
+        for metric, value in summarize(problems, responses).items():
+            table.setdefault(metric, {})[str(length)] = value
+    return table
+
+
+def count_correct(
+    model: Transformer, problems: Problems, samples: int, generator: torch.Generator
+) -> list[int]:
+    """How many of `samples` responses to each problem, sampled at temperature 1, the verifier accepts."""
+    counts: list[int] = []
+    together = max(1, EVALUATION_CHUNK // samples)
+    for start in range(0, len(problems), together):
+        chunk = problems[start : start + together]
+        responses = rollout.generate(model, encode_prompts(chunk), samples, generator=generator)
+        correct = verify(chunk.repeat_interleave(samples), responses)
+        counts += correct.view(len(chunk), samples).sum(1).tolist()
+    return counts
+
+
+def evaluate_policy(
+    policy: Transformer,
+    reference: Transformer,
+    problems: Problems,
+    summarize: Summary,
+    kl_per_response: Callable[[Tensor, Tensor, Tensor], Tensor],
+    generator: torch.Generator,
+) -> dict[str, float]:
+    """`summarize` of one sampled response to each problem, and under `kl` its divergence from the reference (nats)."""
+    prompts = encode_prompts(problems)
+    responses = rollout.generate(policy, prompts, generator=generator)
+    with torch.no_grad():
+        own = rollout.response_log_probs(policy, prompts, responses)
+        others = rollout.response_log_probs(reference, prompts, responses)
+        divergence = kl_per_response(own, others, response_mask(responses))
+    return {**summarize(problems, responses), "kl": float(divergence)}
