@@ -58,8 +58,8 @@ class Profile:
 PROFILES = {
     "full": Profile(),
     "quick": Profile(
-        PretrainingSettings(steps=1000),
-        ReinforcementSettings(steps=50, evaluation_problems=350),
+        PretrainingSettings(steps=800),
+        ReinforcementSettings(steps=50, evaluation_problems=25),
         samples_per_length=100,
         pass_problems=20,
     ),
@@ -125,8 +125,7 @@ class Lab:
     ) -> dict[str, dict[int, dict[int, dict[str, float]]]]:
         """Part 2's runs: estimator -> seed -> step -> metrics, all on one evaluation set. Keeps the policies."""
         start = self.model("pretrained")
-        count = self.sizes.reinforcement.evaluation_problems
-        problems = sample_problems(count, torch.Generator().manual_seed(EVALUATION_SEED))
+        problems = training.evaluation_set(self.sizes.reinforcement.evaluation_problems)
 
         def evaluate(policy: Transformer, generator: torch.Generator) -> dict[str, float]:
             return training.evaluate_policy(

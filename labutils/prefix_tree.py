@@ -71,7 +71,20 @@ def path_attention(query_key_value: Tensor, queries: Tensor, paths: Tensor, head
     queries: (Q,) int64, the nodes that ask. paths: (Q, T) int64, what each one sees, then `NO_NODE`.
     Differentiable in `query_key_value`. The numbers are those of `labutils.model.causal_attention`.
     """
-    return _PathAttention.apply(query_key_value, queries, paths, heads)
+    if torch.is_grad_enabled() and query_key_value.requires_grad:
+        return _PathAttention.apply(query_key_value, queries, paths, heads)
+    return _attended(query_key_value, queries, paths, heads)[0]
+
+
+def _attended(
+    query_key_value: Tensor, queries: Tensor, paths: Tensor, heads: int
+) -> tuple[Tensor, Tensor]:
+    """What `path_attention` returns, and the attention weights (Q, heads, T), unset beyond a path's end."""
+    attended = query_key_value.new_zeros(len(queries), query_key_value.shape[1] // 3)
+    weights = query_key_value.new_empty(len(queries), heads, paths.shape[1])
+    tensors = (query_key_value, queries, paths, weights, attended)
+    _attend(*(tensor.numpy() for tensor in tensors))
+    return attended, weights
 
 
 class _PathAttention(torch.autograd.Function):
@@ -79,19 +92,15 @@ class _PathAttention(torch.autograd.Function):
     def forward(
         ctx: Any, query_key_value: Tensor, queries: Tensor, paths: Tensor, heads: int
     ) -> Tensor:
-        attended = query_key_value.new_zeros(len(queries), query_key_value.shape[1] // 3)
-        weights = query_key_value.new_empty(len(queries), heads, paths.shape[1])
-        arrays = (query_key_value.numpy(), queries.numpy(), paths.numpy())
-        _attend(*arrays, weights.numpy(), attended.numpy())
+        attended, weights = _attended(query_key_value, queries, paths, heads)
         ctx.save_for_backward(query_key_value, queries, paths, weights)
         return attended
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
-        query_key_value, queries, paths, weights = ctx.saved_tensors
-        gradient = torch.zeros_like(query_key_value)
-        arrays = (query_key_value.numpy(), queries.numpy(), paths.numpy(), weights.numpy())
-        _attend_backward(*arrays, gradients[0].contiguous().numpy(), gradient.numpy())
+        gradient = torch.zeros_like(ctx.saved_tensors[0])
+        tensors = (*ctx.saved_tensors, gradients[0].contiguous(), gradient)
+        _attend_backward(*(tensor.numpy() for tensor in tensors))
         return gradient, None, None, None
 
 

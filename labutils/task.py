@@ -61,6 +61,12 @@ class Problems:
             states[:, position] = torch.where(digit == PAD, PAD, state)
         return cls(digits, lengths, states)
 
+    @classmethod
+    def join(cls, batches: Sequence[Problems]) -> Problems:
+        """The problems of all batches, in order."""
+        columns = [(batch.digits, batch.lengths, batch.states) for batch in batches]
+        return cls(*(torch.cat(column) for column in zip(*columns, strict=True)))
+
     @property
     def answers(self) -> Tensor:
         """(B,) int64, the final states."""

@@ -12,7 +12,6 @@ import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,9 +37,6 @@ from labutils.verifier import verify
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 Summary = Callable[[Problems, Tensor], dict[str, float]]
 
-# Pretraining splits each batch into this many parts. Each is computed on one thread, on as many threads as
-# there are, so the numbers do not depend on how many that is.
-BATCH_PARTS = 4
 EVALUATION_SEED = 2**40  # keeps the seeds of evaluations apart from those of training
 EVALUATION_CHUNK = 4096  # responses generated at once, which bounds the memory
 
@@ -81,13 +77,13 @@ StepFunction = Callable[
 @dataclass(frozen=True)
 class ReinforcementSettings:
     """steps: gradient steps. problems: per step. step_size: Adam's. evaluate_every: steps between evaluations.
-    evaluation_problems: size of the evaluation set. seed: of the training problems and all sampling."""
+    evaluation_problems: per number of digits. seed: of the training problems and all sampling."""
 
     steps: int = 200
     problems: int = 32
     step_size: float = 3e-4
     evaluate_every: int = 25
-    evaluation_problems: int = 700
+    evaluation_problems: int = 50
     seed: int = 0
 
 
@@ -188,50 +184,31 @@ def pretrain(
     state = TrainingState(model, optimizer, generator, asdict(settings))
     if path is not None:
         state.restore(path)
-    with ThreadPoolExecutor(torch.get_num_threads()) as pool, one_thread():
+    if state.step:
+        _forward_schedule(schedule, state.step)
 
-        def take_step() -> dict[str, float]:
-            # The schedule is a closed form of the step, so a resumed run needs no state of it.
-            schedule.last_epoch = state.step - 1
-            schedule.step()
-            problems = sample_problems(settings.batch, generator)
-            worked = torch.rand(settings.batch, generator=generator) < settings.worked_rate
-            tokens = encode_prompts(problems), encode_responses(problems, worked)
-            value = set_gradients(model, *tokens, loss, pool)
-            optimizer.step()
-            return {"loss": value}
+    def take_step() -> dict[str, float]:
+        problems = sample_problems(settings.batch, generator)
+        worked = torch.rand(settings.batch, generator=generator) < settings.worked_rate
+        responses = encode_responses(problems, worked)
+        log_probs = rollout.response_log_probs(model, encode_prompts(problems), responses)
+        value = loss(log_probs, responses)
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+        schedule.step()
+        return {"loss": value.item()}
 
-        Loop("pretraining", settings.steps, 250, path, progress).run(state, take_step)
+    Loop("pretraining", settings.steps, 250, path, progress).run(state, take_step)
     return state
 
 
-def set_gradients(
-    model: Transformer,
-    prompts: Tensor,
-    responses: Tensor,
-    loss: LossFunction,
-    pool: ThreadPoolExecutor,
-) -> float:
-    """Set the parameters' gradients to those of the batch's loss, and return the loss (nats per token).
-
-    The batch is split into parts that run side by side, one thread each; a mean over tokens is the mean of the
-    parts' means, weighted by their tokens.
-    """
-    parameters = list(model.parameters())
-    tokens = response_mask(responses).sum()
-
-    def part_gradients(rows: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-        torch.set_num_threads(1)  # the setting belongs to the thread
-        share = response_mask(responses[rows]).sum() / tokens
-        log_probs = rollout.response_log_probs(model, prompts[rows], responses[rows])
-        value = loss(log_probs, responses[rows]) * share
-        return value.detach(), torch.autograd.grad(value, parameters)
-
-    parts = torch.arange(len(prompts)).chunk(BATCH_PARTS)
-    values, gradients = zip(*pool.map(part_gradients, parts), strict=True)
-    for parameter, *shares in zip(parameters, *gradients, strict=True):
-        parameter.grad = torch.stack(shares).sum(0)
-    return float(sum(values))
+def _forward_schedule(schedule: torch.optim.lr_scheduler.LRScheduler, step: int) -> None:
+    """Set the schedule to `step`. A one-cycle schedule is a closed form of the step: there is no state to keep."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyTorch warns of a schedule's step before any optimizer step
+        schedule.last_epoch = step - 1
+        schedule.step()
 
 
 def reinforce(
@@ -354,6 +331,13 @@ def one_thread() -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(threads)
+
+
+def evaluation_set(per_length: int) -> Problems:
+    """The fixed evaluation set of part 2: the same number of problems of every length."""
+    generator = torch.Generator().manual_seed(EVALUATION_SEED)
+    lengths = range(MIN_DIGITS, MAX_DIGITS + 1)
+    return Problems.join([sample_problems(per_length, generator, length) for length in lengths])
 
 
 def evaluate_by_length(

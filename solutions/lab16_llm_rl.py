@@ -12,7 +12,6 @@ are in nats. A mask is true on the tokens of a response up to and including its 
 from __future__ import annotations
 
 from collections.abc import Sequence
-
 from pathlib import Path
 
 import torch
@@ -258,10 +257,15 @@ def policy_gradient_step(
     lengths = mask.sum(1)
     rewards = rewards_with_cost(correct.view(shape), lengths.view(shape), estimator.length_cost)
     advantages = estimator.advantages(rewards).flatten()
+    weights = estimator.weights(mask)
 
+    # A response with advantage 0 adds nothing to the loss or its gradient, so it need not be scored; late in
+    # training most are such. One stays in any case: the optimizer takes its step with a gradient of 0 too.
+    scored = advantages != 0
+    scored[0] = True
     prompts = prompts.repeat_interleave(group_size, 0)
-    log_probs = rollout.response_log_probs(policy, prompts, responses)
-    loss = policy_loss(log_probs, advantages, estimator.weights(mask))
+    log_probs = rollout.response_log_probs(policy, prompts[scored], responses[scored])
+    loss = policy_loss(log_probs, advantages[scored], weights[scored])
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
