@@ -103,7 +103,8 @@ class _PrefixCache:
     def __init__(self, model: Transformer):
         self.model = model
         self.size = 0
-        self.layers = [torch.empty(0, 3 * model.config.width) for _ in model.blocks]
+        empty = model.head.weight.new_empty(0, 3 * model.config.width)
+        self.layers = [empty for _ in model.blocks]
 
     def next_nodes(self, count: int) -> Tensor:
         """(count,) int64: the numbers of the nodes that `extend` adds next."""
@@ -131,7 +132,7 @@ def _grown(entries: Tensor, capacity: int) -> Tensor:
 
 
 def _check_tokens(name: str, tokens: Tensor, model: Transformer, width: int | None = None) -> None:
-    longest = model.config.positions + 1 - PROMPT_TOKENS  # the last token is never fed to the model
+    longest = model.config.positions - PROMPT_TOKENS
     columns = f"{width}" if width else f"1 to {longest}"
     shape = tuple(tokens.shape)
     fits = len(shape) == 2 and shape[0] > 0

@@ -1,0 +1,36 @@
+# make lab    sets everything up and runs the lab (ARGS="--profile quick" for a small one)
+# make test   sets everything up and runs the tests
+# make bench  sets everything up, with the library that the speed is compared with, and runs the benchmark
+
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: lab test bench format clean
+
+lab: .venv/installed
+	$(BIN)/lab16 run $(ARGS)
+
+test: .venv/installed
+	$(BIN)/python -m pytest $(ARGS)
+
+bench: .venv/installed-bench
+	$(BIN)/python benchmarks/speed.py $(ARGS)
+
+format: .venv/installed
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+# The constraints pin every package, so that what was tested is what is installed.
+.venv/installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed; name one with PYTHON=..."; exit 2; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	touch $@
+
+.venv/installed-bench: .venv/installed
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,bench]'
+	touch $@
+
+clean:
+	rm -rf .venv build *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,177 @@
+"""One whole run of the lab at a toy size, and what a folder accepts."""
+
+import json
+import math
+from dataclasses import replace
+
+import lab16_llm_rl as solution
+import pytest
+import torch
+from matplotlib.image import imread
+
+from labutils import lab as lab_module
+from labutils.checkpoints import load_model
+from labutils.errors import LabError
+from labutils.lab import Lab, shipped_model
+from labutils.training import PretrainingSettings, ReinforcementSettings
+
+TOY = lab_module.Profile(
+    PretrainingSettings(steps=4, batch=8),
+    ReinforcementSettings(steps=2, problems=2, evaluate_every=1, evaluation_problems=1),
+    samples_per_length=3,
+    pass_problems=2,
+)
+LENGTHS = [str(n) for n in range(2, 9)]
+ESTIMATORS = ["reinforce", "rloo", "grpo", "dr_grpo", "dr_grpo_cost"]
+
+
+@pytest.fixture(autouse=True)
+def toy_profile(monkeypatch):
+    monkeypatch.setitem(lab_module.PROFILES, "full", TOY)
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    out = tmp_path_factory.mktemp("lab") / "results"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(lab_module.PROFILES, "full", TOY)
+        solution.main(Lab.open(out, jobs=1))
+    return out
+
+
+def numbers(value):
+    return [x for item in value.values() for x in (numbers(item) if isinstance(item, dict) else [item])]
+
+
+def test_tables_json_has_the_documented_layout(finished):
+    tables = json.loads((finished / "tables.json").read_text())
+    assert list(tables) == ["part1", "part2", "part3"]
+    assert {metric: list(row) for metric, row in tables["part1"].items()} == dict.fromkeys(
+        ["accuracy", "writes_states", "length"], LENGTHS
+    )
+    assert list(tables["part2"]) == ESTIMATORS
+    for run in tables["part2"].values():
+        assert list(run) == ["0", "1", "2"]
+        assert all(sorted(point) == ["accuracy", "kl", "writes_states"] for point in run.values())
+    assert list(tables["part3"]) == ["pretrained", "dr_grpo", "dr_grpo_cost"]
+    for model, table in tables["part3"].items():
+        assert ("pass_at_k" in table) is (model != "dr_grpo_cost")
+        assert all(list(table[metric]) == LENGTHS for metric in ("accuracy", "writes_states", "length"))
+        for row in table.get("pass_at_k", {}).values():
+            assert list(row) == ["1", "8", "64"]
+    assert all(isinstance(x, float) and math.isfinite(x) for x in numbers(tables))
+
+
+def test_part_2_is_the_mean_of_the_seeds_and_starts_without_divergence(finished):
+    tables = json.loads((finished / "tables.json").read_text())
+    for name in ESTIMATORS:
+        runs = [
+            json.loads(_about(finished / "state" / f"{name}-seed{seed}.safetensors"))["history"]
+            for seed in (0, 1)
+        ]
+        for step in ("0", "1", "2"):
+            for metric in ("accuracy", "writes_states", "kl"):
+                mean = (runs[0][step][metric] + runs[1][step][metric]) / 2
+                assert tables["part2"][name][step][metric] == pytest.approx(mean)
+        assert tables["part2"][name]["0"]["kl"] == 0
+
+
+def _about(path):
+    content = path.read_bytes()
+    return json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]["about"]
+
+
+@pytest.mark.parametrize("name", ["part2_learning_curves", "part3_by_length", "part3_pass_at_k"])
+def test_figures_are_pictures_with_a_description(finished, name):
+    picture = imread(finished / "figures" / f"{name}.png")
+    assert min(picture.shape[:2]) > 300
+    assert picture.std() > 0.02  # something is drawn
+    text = (finished / "figures" / f"{name}.svg").read_text()
+    assert "number of digits" in text or "against" in text
+    assert "<svg" in text
+
+
+def test_the_kept_models_are_the_runs_own(finished):
+    for name in ("pretrained", "dr_grpo", "dr_grpo_cost"):
+        model, about = load_model(finished / "checkpoints" / f"{name}.safetensors")
+        assert "seed" in about
+        assert not torch.equal(model.head.weight, shipped_model(name).head.weight)
+
+
+def test_a_second_run_repeats_nothing_and_prints_the_same(finished, capsys):
+    before = {path: path.read_bytes() for path in sorted(finished.rglob("*")) if path.is_file()}
+    solution.main(Lab.open(finished, jobs=1))
+    assert "=== Part 3" in capsys.readouterr().out
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_the_processes_do_not_change_the_numbers(finished, tmp_path):
+    """Part 2 alone, in two processes, from a copy of part 1's model."""
+    (tmp_path / "checkpoints").mkdir()
+    source = finished / "checkpoints" / "pretrained.safetensors"
+    (tmp_path / "checkpoints" / source.name).write_bytes(source.read_bytes())
+    solution.main(Lab.open(tmp_path, parts=(2,), jobs=2))
+    one, two = (json.loads((out / "tables.json").read_text())["part2"] for out in (finished, tmp_path))
+    assert one == two
+
+
+def test_parts_2_and_3_start_from_the_shipped_models_and_say_so(tmp_path, capsys):
+    solution.main(Lab.open(tmp_path, parts=(3,), jobs=1))
+    lines = [line for line in capsys.readouterr().out.splitlines() if "comes with the lab" in line]
+    assert [line.split(":")[0] for line in dict.fromkeys(lines)] == ["pretrained", "dr_grpo", "dr_grpo_cost"]
+
+
+def test_part_3_does_not_mix_its_own_model_with_shipped_policies(tmp_path):
+    solution.main(Lab.open(tmp_path, parts=(1,), jobs=1))
+    with pytest.raises(LabError, match=r"dr_grpo\.safetensors does not exist; run part 2 first"):
+        solution.main(Lab.open(tmp_path, parts=(3,), jobs=1))
+
+
+def test_a_damaged_model_is_named_and_not_used(tmp_path):
+    solution.main(Lab.open(tmp_path, parts=(1,), jobs=1))
+    path = tmp_path / "checkpoints" / "pretrained.safetensors"
+    path.write_bytes(path.read_bytes()[:1000])
+    with pytest.raises(LabError, match=r"pretrained\.safetensors is damaged"):
+        solution.main(Lab.open(tmp_path, parts=(2,), jobs=1))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"profile": "huge"}, "profile 'huge'; allowed are full, quick"),
+        ({"parts": (1, 4)}, "part 4; allowed are 1, 2, 3"),
+        ({"seed": -1}, "seed -1; allowed are 0 to 65535"),
+        ({"jobs": 0}, "jobs 0; at least 1 is needed"),
+    ],
+)
+def test_unknown_settings_are_named_with_what_is_allowed(tmp_path, arguments, message):
+    out = tmp_path / "results"
+    with pytest.raises(LabError) as error:
+        Lab.open(out, **arguments)
+    assert str(error.value) == message
+    assert not out.exists()
+
+
+def test_a_folder_belongs_to_one_run(tmp_path):
+    Lab.open(tmp_path, seed=0, jobs=1)
+    with pytest.raises(LabError, match="holds a run with seed 0, not 1; choose another folder"):
+        Lab.open(tmp_path, seed=1, jobs=1)
+    code = tmp_path / "mine.py"
+    code.write_text("pass")
+    with pytest.raises(LabError, match="holds a run with code 'notebook', not"):
+        Lab.open(tmp_path, code=code, jobs=1)
+
+
+def test_an_unwritable_folder_is_named(tmp_path):
+    blocked = tmp_path / "file"
+    blocked.write_text("mine")
+    with pytest.raises(LabError, match=f"cannot write to {blocked}"):
+        Lab.open(blocked)
+    with pytest.raises(LabError, match="cannot write to"):
+        Lab.open(blocked / "below")
+    assert blocked.read_text() == "mine"
+
+
+def test_the_seed_reaches_pretraining_and_reinforcement(tmp_path):
+    lab = Lab.open(tmp_path, seed=3, jobs=1)
+    assert lab.sizes == replace(TOY, pretraining=replace(TOY.pretraining, seed=3))

@@ -1,0 +1,86 @@
+"""The project as a whole: style, types, the two lists of packages, what ships."""
+
+import re
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+import yaml
+
+from labutils.lab import shipped_model
+
+ROOT = Path(__file__).parents[1]
+# conda-forge's names of the packages that PyPI calls otherwise
+CONDA_NAMES = {"pytorch-cpu": "torch", "matplotlib-base": "matplotlib"}
+
+
+@pytest.mark.parametrize(
+    "tool", [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]], ids=lambda tool: " ".join(tool)
+)
+def test_lint_format_and_types(tool):
+    result = subprocess.run([sys.executable, "-m", *tool], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_conda_and_pip_install_the_same_packages():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    pip = {line.replace(" ", "") for line in project["dependencies"] + project["optional-dependencies"]["test"]}
+    conda = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    names = {}
+    for line in conda:
+        name, *version = re.split(r"(?=>=)", line)
+        names[name] = CONDA_NAMES.get(name, name) + "".join(version)
+    assert names.pop("python") == "python" + project["requires-python"]
+    names.pop("pip")
+    assert set(names.values()) == pip
+
+
+def test_the_constraints_pin_every_package_that_is_asked_for():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    wanted = project["dependencies"] + [x for extra in project["optional-dependencies"].values() for x in extra]
+    pins = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    assert {re.split("[>=]", line)[0].strip() for line in wanted} <= {name.lower() for name in pins}
+    assert pins["torch"] == "2.13.0"
+
+
+def test_labutils_does_not_import_the_solutions_and_imports_only_downwards():
+    order = [
+        "errors", "task", "verifier", "model", "prefix_tree", "rollout", "checkpoints", "training", "runs",
+        "results", "plots", "lab", "cli",
+    ]  # fmt: skip
+    modules = sorted(path.stem for path in (ROOT / "labutils").glob("*.py") if path.stem != "__init__")
+    assert modules == sorted(order)
+    for module in modules:
+        text = (ROOT / "labutils" / f"{module}.py").read_text()
+        assert "import lab16_llm_rl" not in text
+        imported = re.findall(r"from labutils\.(\w+) import", text)
+        for group in re.findall(r"from labutils import ([\w, ]+)", text):
+            imported += group.split(", ")
+        for name in imported:
+            assert order.index(name) < order.index(module), f"{module} imports {name}"
+
+
+def test_the_shipped_checkpoints_are_small_and_load():
+    data = ROOT / "labutils" / "data"
+    names = ["dr_grpo", "dr_grpo_cost", "pretrained"]
+    assert sorted(path.stem for path in data.glob("*.safetensors")) == names
+    assert sum(path.stat().st_size for path in data.glob("*.safetensors")) < 5 * 2**20
+    for name in names:
+        shipped_model(name)
+
+
+def test_functions_stay_short():
+    """Exercises and helpers are read on one screen; the three loops over many options are the longest."""
+    import ast
+
+    long = []
+    for path in [*(ROOT / "labutils").glob("*.py"), ROOT / "solutions" / "lab16_llm_rl.py"]:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                body = node.body[1:] if ast.get_docstring(node) else node.body
+                lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0
+                if lines > 40:
+                    long.append(f"{path.name}:{node.lineno} {node.name} has {lines} lines")
+    assert not long

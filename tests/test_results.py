@@ -1,0 +1,55 @@
+import json
+import re
+from importlib.resources import files
+
+import pytest
+
+from labutils.results import expected_tables, mean_of_seeds, table_text
+
+
+def test_the_expected_tables_are_the_courses_237_numbers():
+    tables = json.loads(files("labutils").joinpath("data", "expected.json").read_text())["full"]
+
+    def count(value):
+        return sum(map(count, value.values())) if isinstance(value, dict) else 1
+
+    assert count(tables) == 237
+
+
+@pytest.mark.parametrize(("part", "rows"), [("part1", 3), ("part2", 9), ("part3", 15)])
+def test_every_measured_line_stands_above_its_expected_line(part, rows):
+    expected = expected_tables("full")[part]
+    lines = table_text(part, expected, expected).splitlines()
+    pairs = [
+        (above, below)
+        for above, below in zip(lines, lines[1:], strict=False)
+        if re.search(r"\bexpect(ed)?\b", below)
+    ]
+    assert len(pairs) == rows
+    for above, below in pairs:
+        cut = len(above) - len(above.rstrip().split("  ")[-1])  # same columns, same numbers
+        assert above[cut:] == below[cut:]
+        number = r"\d+\.\d+"
+        assert re.findall(number, above) == re.findall(number, below)
+        assert len(above) == len(below)
+
+
+def test_numbers_are_rounded_as_in_the_course():
+    table = {"accuracy": {"2": 0.987, "3": 0.4}, "writes_states": {"2": 0.0849, "3": 1.0}, "length": {"2": 3.2449, "3": 12}}
+    text = table_text("part1", table, None)
+    assert re.findall(r"\d+\.\d+", text) == ["0.99", "0.40", "0.08", "1.00", "3.24", "12.00"]
+    assert "no expected values for this profile" in text
+
+
+def test_the_mean_of_the_seeds():
+    point = {"accuracy": 0.5, "writes_states": 0.25, "kl": 1.0, "length": 7.0}
+    other = {"accuracy": 0.7, "writes_states": 0.75, "kl": 3.0, "length": 9.0}
+    table = mean_of_seeds({"rloo": {0: {0: point}, 1: {0: other}}})
+    assert table == {"rloo": {"0": {"accuracy": pytest.approx(0.6), "writes_states": 0.5, "kl": 2.0}}}
+
+
+def test_a_step_without_an_expected_value_shows_a_dash():
+    expected = expected_tables("full")["part2"]
+    run = {"7": {"accuracy": 0.5, "writes_states": 0.5, "kl": 1.0}}
+    lines = table_text("part2", dict.fromkeys(expected, run), expected).splitlines()
+    assert lines[-1].split() == ["expect"] + ["-"] * 5
