@@ -1,8 +1,8 @@
 """How the lab's tables vary with the pretraining seed, and which seed's checkpoints are shipped.
 
-    python benchmarks/fidelity.py run       runs the lab once per seed, keeps the tables in fidelity.json
-    python benchmarks/fidelity.py ship      copies the median seed's checkpoints to labutils/data
-    python benchmarks/fidelity.py report    lists the course's numbers that lie outside what the seeds span
+python benchmarks/fidelity.py run       runs the lab once per seed, keeps the tables in fidelity.json
+python benchmarks/fidelity.py ship      copies the median seed's checkpoints to labutils/data
+python benchmarks/fidelity.py report    lists the course's numbers that lie outside what the seeds span
 """
 
 from __future__ import annotations
@@ -49,17 +49,13 @@ def run(seeds: int, out: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         command = [sys.executable, "-m", "labutils.cli", "run", "--jobs", "1"]
         with open(folder / "log.txt", "w") as log:
-            subprocess.run(
-                [*command, "--seed", str(seed), "--out", str(folder)], check=True, stdout=log, stderr=log
-            )
+            subprocess.run([*command, "--seed", str(seed), "--out", str(folder)], check=True, stdout=log, stderr=log)
         return read_json(folder / "tables.json")
 
     with ThreadPoolExecutor(available_cores()) as pool:
         tables = list(tqdm(pool.map(run_seed, range(seeds)), total=seeds, desc="seeds"))
     made = "benchmarks/fidelity.py run: one `lab16 run --jobs 1 --seed SEED` per seed, full profile"
-    write_json(
-        RECORD, {"made": made, "machine": machine(), "seeds": dict(enumerate(tables))}
-    )
+    write_json(RECORD, {"made": made, "machine": machine(), "seeds": dict(enumerate(tables))})
 
 
 @main.command()

@@ -195,9 +195,7 @@ def whole_lab(result: dict[str, Any]) -> dict[str, Times]:
     runs = {path: of_steps(path) for path in ("straightforward", "trl", "floor")}
     runs["straightforward"] += RUNS * RUN_EVALUATIONS * result["evaluation"]["straightforward"]
     runs["lab"] = result["ten RL runs"]["lab"]
-    whole = {
-        path: PRETRAINING_STEPS * pretraining[path] + runs[path] for path in ("straightforward", "lab", "floor")
-    }
+    whole = {path: PRETRAINING_STEPS * pretraining[path] + runs[path] for path in ("straightforward", "lab", "floor")}
     return {"ten RL runs": runs, "whole lab": whole}
 
 
@@ -215,13 +213,17 @@ def table(result: dict[str, Any]) -> str:
     ]
     for name, (times, scale) in rows.items():
         cells = [_number(times.get(path), scale) for path in ("straightforward", "trl", "lab", "floor")]
-        ratios = [_ratio(times, "straightforward", "lab"), _ratio(times, "trl", "lab"), _ratio(times, "lab", "floor")]
+        ratios = [
+            _ratio(times, "straightforward", "lab"),
+            _ratio(times, "trl", "lab"),
+            _ratio(times, "lab", "floor"),
+        ]
         lines.append(f"| {name} | " + " | ".join(cells + ratios) + " |")
-    lines += ["", "| samples per prompt | RL step, early (ms) | RL step, late (ms) |", "|---|---|---|"]
-    for samples, times in result["samples per prompt"].items():
+    head = "| samples per prompt | early, lab (ms) | straightforward (ms) | late, lab (ms) | straightforward (ms) |"
+    lines += ["", head, "|---|---|---|---|---|"]
+    for samples, phases in result["samples per prompt"].items():
         cells = [
-            f"{_number(times[phase]['lab'], 1000)} (straightforward {_number(times[phase].get('straightforward'), 1000)})"
-            for phase in ("early", "late")
+            _number(phases[phase].get(path), 1000) for phase in ("early", "late") for path in ("lab", "straightforward")
         ]
         lines.append(f"| {samples} | " + " | ".join(cells) + " |")
     lines += ["", "| samples per problem, pass@k | 100 problems of 8 digits (s) |", "|---|---|"]
@@ -240,11 +242,11 @@ def memory_text(result: dict[str, Any]) -> str:
 
 
 def _number(seconds: float | None, scale: float, digits: int = 0) -> str:
-    return "–" if seconds is None else f"{seconds * scale:.{digits}f}"
+    return "-" if seconds is None else f"{seconds * scale:.{digits}f}"
 
 
 def _ratio(times: Times, over: str, under: str) -> str:
-    return f"{times[over] / times[under]:.1f}" if over in times and under in times else "–"
+    return f"{times[over] / times[under]:.1f}" if over in times and under in times else "-"
 
 
 @click.command()

@@ -84,9 +84,7 @@ def save_model(path: Path, model: Transformer, about: dict[str, Any]) -> None:
     save_checkpoint(path, model.state_dict(), about)
 
 
-def load_model(
-    path: Path, config: ModelConfig = ModelConfig()
-) -> tuple[Transformer, dict[str, Any]]:
+def load_model(path: Path, config: ModelConfig = ModelConfig()) -> tuple[Transformer, dict[str, Any]]:
     """The model of a checkpoint and its description.
 
     Raises `LabError` for a checkpoint of another architecture, `DamagedFile` for one that cannot be read.

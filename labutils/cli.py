@@ -27,9 +27,7 @@ def commands() -> None:
     "--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
     help="Folder for tables, figures and checkpoints; a stopped run goes on from it.",
 )  # fmt: skip
-@click.option(
-    "--jobs", type=click.IntRange(1), help="Processes and threads at once; all cores by default."
-)
+@click.option("--jobs", type=click.IntRange(1), help="Processes and threads at once; all cores by default.")
 @click.option(
     "--solution", type=click.Path(path_type=Path), default=Path("solutions/lab16_llm_rl.py"),
     show_default=True, help="The file with the exercise functions; it is run.",

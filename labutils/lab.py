@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from matplotlib.figure import Figure
 from torch import Tensor
 
 from labutils import plots, results, training
@@ -128,9 +129,7 @@ class Lab:
         problems = training.evaluation_set(self.sizes.reinforcement.evaluation_problems)
 
         def evaluate(policy: Transformer, generator: torch.Generator) -> dict[str, float]:
-            return training.evaluate_policy(
-                policy, start, problems, summarize, kl_per_response, generator
-            )
+            return training.evaluate_policy(policy, start, problems, summarize, kl_per_response, generator)
 
         def task(name: str, seed: int) -> Callable[[], training.TrainingState]:
             return partial(
@@ -152,10 +151,7 @@ class Lab:
             if name in estimators:
                 state = states[f"{name}-seed{RUN_SEEDS[0]}"]
                 save_model(self._checkpoint(name), state.model, state.about)
-        return {
-            name: {seed: states[f"{name}-seed{seed}"].history for seed in RUN_SEEDS}
-            for name in estimators
-        }
+        return {name: {seed: states[f"{name}-seed{seed}"].history for seed in RUN_SEEDS} for name in estimators}
 
     def model(self, name: str) -> Transformer:
         """The model "pretrained", "dr_grpo" or "dr_grpo_cost": this run's own, or the lab's where part 1 has not run.
@@ -173,22 +169,16 @@ class Lab:
 
     def evaluate_by_length(self, model: Transformer, summarize: Summary) -> dict[str, Any]:
         """Metric -> number of digits -> value, from responses to random problems at temperature 1."""
-        return training.evaluate_by_length(
-            model, summarize, self.sizes.samples_per_length, self.seed
-        )
+        return training.evaluate_by_length(model, summarize, self.sizes.samples_per_length, self.seed)
 
-    def pass_at_k(
-        self, model: Transformer, estimate: Callable[[int, int, int], float]
-    ) -> dict[str, dict[str, float]]:
+    def pass_at_k(self, model: Transformer, estimate: Callable[[int, int, int], float]) -> dict[str, dict[str, float]]:
         """Number of digits -> k -> mean of `estimate(n, c, k)` over problems, from n = 64 samples each."""
         generator = torch.Generator().manual_seed(EVALUATION_SEED + self.seed)
         samples, table = max(PASS_KS), {}
         for length in PASS_LENGTHS:
             problems = sample_problems(self.sizes.pass_problems, generator, length)
             counts = training.count_correct(model, problems, samples, generator)
-            table[str(length)] = {
-                str(k): sum(estimate(samples, c, k) for c in counts) / len(counts) for k in PASS_KS
-            }
+            table[str(length)] = {str(k): sum(estimate(samples, c, k) for c in counts) / len(counts) for k in PASS_KS}
         return table
 
     def report(self, part: str, table: Mapping[str, Any]) -> None:
@@ -205,7 +195,7 @@ class Lab:
         expected = results.expected_tables(self.profile)
         print(results.table_text(part, table, expected and expected[part]) + "\n")
 
-    def _save_figure(self, name: str, figure: plots.Figure, alt: str) -> None:
+    def _save_figure(self, name: str, figure: Figure, alt: str) -> None:
         plots.save(figure, self.out / "figures" / name, alt)
 
     def _checkpoint(self, name: str) -> Path:
@@ -243,9 +233,7 @@ def _claim_folder(out: Path, settings: dict[str, Any]) -> None:
     found = read_json(path)
     for key, value in settings.items():
         if found.get(key) != value:
-            raise LabError(
-                f"{out} holds a run with {key} {found.get(key)!r}, not {value!r}; choose another folder"
-            )
+            raise LabError(f"{out} holds a run with {key} {found.get(key)!r}, not {value!r}; choose another folder")
 
 
 def _fingerprint(model: Transformer) -> str:

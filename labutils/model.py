@@ -7,6 +7,7 @@ any prefix, and uses the pieces of `Block` to do so.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -56,6 +57,7 @@ class Block(nn.Module):
         return x + self.mlp_out(F.gelu(self.mlp_in(self.mlp_norm(x))))
 
     def forward(self, x: Tensor) -> Tensor:
+        """(B, T, width) -> (B, T, width)."""
         return self.finish(x, causal_attention(self.project(x), self.heads))
 
 
@@ -83,9 +85,8 @@ class Transformer(nn.Module):
         self.config = config
         self.token_embedding = nn.Embedding(config.vocabulary, config.width)
         self.position_embedding = nn.Embedding(config.positions, config.width)
-        self.blocks = nn.ModuleList(
-            Block(config.width, config.heads) for _ in range(config.layers)
-        )
+        blocks = nn.ModuleList(Block(config.width, config.heads) for _ in range(config.layers))
+        self.blocks = cast("list[Block]", blocks)  # a ModuleList's type does not say what it holds
         self.norm = nn.LayerNorm(config.width)
         self.head = nn.Linear(config.width, config.vocabulary)
 
@@ -98,6 +99,7 @@ class Transformer(nn.Module):
         return self.head(self.norm(x))
 
     def forward(self, tokens: Tensor) -> Tensor:
+        """(B, T) int64 -> (B, T, 15) logits; those at position t predict the token at t + 1."""
         x = self.embed(tokens, torch.arange(tokens.shape[1]).expand_as(tokens))
         for block in self.blocks:
             x = block(x)

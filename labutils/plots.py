@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from io import BytesIO
 from pathlib import Path
 
@@ -56,7 +55,8 @@ def learning_curves(curves: Table) -> Figure:
         for estimator, seeds in curves.items():
             for style, (seed, run) in zip(("-", "--", ":", "-."), seeds.items(), strict=False):
                 label = f"{ESTIMATOR_TITLES.get(estimator, estimator)}, seed {seed}"
-                _draw(axis, estimator, run, lambda m, key=metric: m[key], style, label)  # type: ignore[misc]
+                values = {step: metrics[metric] for step, metrics in run.items()}
+                _draw(axis, estimator, values, style, label)
         axis.set_xlabel("training step")
         axis.set_ylabel(AXIS_LABELS[metric])
         axis.set_ylim(0, None if metric == "kl" else 1.03)
@@ -70,8 +70,7 @@ def by_length(table: Table) -> Figure:
     figure, axes = _panels(2, (9, 3.6))
     for axis, metric in zip(axes, ("accuracy", "length"), strict=True):
         for model, title in MODEL_TITLES.items():
-            # Points that coincide stay visible: each model's marker has its own size.
-            _draw(axis, model, table[model][metric], float, "-", title)
+            _draw(axis, model, table[model][metric], "-", title)
         axis.set_xlabel("number of digits")
         axis.set_ylabel(AXIS_LABELS[metric])
         axis.set_ylim(0, 1.03 if metric == "accuracy" else 12.5)
@@ -86,7 +85,7 @@ def pass_at_k(table: Table) -> Figure:
     for axis, digits in zip(axes, lengths, strict=True):
         for model in ("pretrained", "dr_grpo"):
             values = table[model]["pass_at_k"][digits]
-            _draw(axis, model, values, float, "-", MODEL_TITLES[model])
+            _draw(axis, model, values, "-", MODEL_TITLES[model])
         axis.set_xscale("log", base=2)
         axis.set_xlabel("k (responses per problem)")
         axis.set_ylabel("pass@k (share of problems)")
@@ -119,17 +118,10 @@ def _panels(count: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
     return figure, axes
 
 
-def _draw(
-    axis: Axes,
-    model: str,
-    points: Table,
-    value: Callable[..., float],
-    style: str,
-    label: str,
-) -> None:
+def _draw(axis: Axes, model: str, values: Table, style: str, label: str) -> None:
     axis.plot(
-        [int(key) for key in points],
-        [value(point) for point in points.values()],
+        [int(key) for key in values],
+        list(values.values()),
         style,
         color=COLOURS.get(model),
         marker=MARKERS.get(model, "o"),

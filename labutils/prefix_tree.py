@@ -76,9 +76,7 @@ def path_attention(query_key_value: Tensor, queries: Tensor, paths: Tensor, head
     return _attended(query_key_value, queries, paths, heads)[0]
 
 
-def _attended(
-    query_key_value: Tensor, queries: Tensor, paths: Tensor, heads: int
-) -> tuple[Tensor, Tensor]:
+def _attended(query_key_value: Tensor, queries: Tensor, paths: Tensor, heads: int) -> tuple[Tensor, Tensor]:
     """What `path_attention` returns, and the attention weights (Q, heads, T), unset beyond a path's end."""
     attended = query_key_value.new_zeros(len(queries), query_key_value.shape[1] // 3)
     weights = query_key_value.new_empty(len(queries), heads, paths.shape[1])
@@ -89,9 +87,7 @@ def _attended(
 
 class _PathAttention(torch.autograd.Function):
     @staticmethod
-    def forward(
-        ctx: Any, query_key_value: Tensor, queries: Tensor, paths: Tensor, heads: int
-    ) -> Tensor:
+    def forward(ctx: Any, query_key_value: Tensor, queries: Tensor, paths: Tensor, heads: int) -> Tensor:
         attended, weights = _attended(query_key_value, queries, paths, heads)
         ctx.save_for_backward(query_key_value, queries, paths, weights)
         return attended

@@ -13,9 +13,7 @@ from labutils.training import one_thread
 Result = TypeVar("Result")
 
 
-def run_all(
-    name: str, tasks: Mapping[str, Callable[[], Result]], processes: int
-) -> dict[str, Result]:
+def run_all(name: str, tasks: Mapping[str, Callable[[], Result]], processes: int) -> dict[str, Result]:
     """The results of all tasks under their names, computed by up to `processes` processes, with a progress bar."""
 
     def run(key: str, task: Callable[[], Result]) -> tuple[str, Result]:

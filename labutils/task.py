@@ -43,9 +43,7 @@ class Problems:
             raise LabError("no digit lists were given; at least one is needed")
         for digits in lists:
             if not MIN_DIGITS <= len(digits) <= MAX_DIGITS:
-                raise LabError(
-                    f"a list of {len(digits)} digits; allowed are {MIN_DIGITS} to {MAX_DIGITS}"
-                )
+                raise LabError(f"a list of {len(digits)} digits; allowed are {MIN_DIGITS} to {MAX_DIGITS}")
             for digit in digits:
                 if not isinstance(digit, int) or not 0 <= digit <= 9:
                     raise LabError(f"digit {digit!r}; allowed are the integers 0 to 9")
@@ -87,9 +85,7 @@ class Problems:
         )
 
 
-def sample_problems(
-    count: int, generator: torch.Generator | None = None, length: int | None = None
-) -> Problems:
+def sample_problems(count: int, generator: torch.Generator | None = None, length: int | None = None) -> Problems:
     """`count` problems with uniform random digits, of `length` digits each, or of uniform random lengths.
 
     Raises `LabError` for a count below 1 or a length outside 2 to 8.

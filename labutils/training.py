@@ -75,9 +75,7 @@ class Estimator:
     group_size: int = 8
 
 
-StepFunction = Callable[
-    [Transformer, torch.optim.Optimizer, Problems, Estimator, torch.Generator], dict[str, float]
-]
+StepFunction = Callable[[Transformer, torch.optim.Optimizer, Problems, Estimator, torch.Generator], dict[str, float]]
 
 
 @dataclass(frozen=True)
@@ -138,9 +136,7 @@ class TrainingState:
 
     def _fill(self, tensors: dict[str, Tensor], path: Path) -> None:
         prefix = "model."
-        model = {
-            name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)
-        }
+        model = {name[len(prefix) :]: value for name, value in tensors.items() if name.startswith(prefix)}
         checkpoints.fill_parameters(self.model, model, path)
         parameters = self._parameters()
         for name, value in tensors.items():
@@ -280,9 +276,7 @@ class Loop:
         An interruption (Ctrl-C, or the notebook's stop button) takes effect after the step under way: the state
         is saved and `KeyboardInterrupt` raised.
         """
-        bar = tqdm(
-            desc=self.name, total=self.steps, initial=state.step, disable=not self.progress
-        )
+        bar = tqdm(desc=self.name, total=self.steps, initial=state.step, disable=not self.progress)
         with bar, delayed_interrupt() as interrupted:
             self._record(state, observe)
             while state.step < self.steps:
@@ -298,9 +292,7 @@ class Loop:
                 if interrupted():
                     raise KeyboardInterrupt(f"{self.name} stopped after step {state.step}")
 
-    def _record(
-        self, state: TrainingState, observe: Callable[[], dict[str, float]] | None
-    ) -> None:
+    def _record(self, state: TrainingState, observe: Callable[[], dict[str, float]] | None) -> None:
         if observe is not None and state.step not in state.history:
             due = state.step % self.save_every == 0 or state.step == self.steps
             if due:
@@ -346,9 +338,7 @@ def evaluation_set(per_length: int) -> Problems:
     return Problems.join([sample_problems(per_length, generator, length) for length in lengths])
 
 
-def evaluate_by_length(
-    model: Transformer, summarize: Summary, samples: int, seed: int
-) -> dict[str, dict[str, float]]:
+def evaluate_by_length(model: Transformer, summarize: Summary, samples: int, seed: int) -> dict[str, dict[str, float]]:
     """Metric -> number of digits (as text) -> value, from `samples` random problems of each length."""
     table: dict[str, dict[str, float]] = {}
     generator = torch.Generator().manual_seed(EVALUATION_SEED + seed)
@@ -360,9 +350,7 @@ def evaluate_by_length(
     return table
 
 
-def count_correct(
-    model: Transformer, problems: Problems, samples: int, generator: torch.Generator
-) -> list[int]:
+def count_correct(model: Transformer, problems: Problems, samples: int, generator: torch.Generator) -> list[int]:
     """How many of `samples` responses to each problem, sampled at temperature 1, the verifier accepts."""
     counts: list[int] = []
     together = max(1, EVALUATION_CHUNK // samples)

@@ -75,13 +75,13 @@ def test_the_quick_profile_runs_from_end_to_end_and_goes_on_after_ctrl_c(tmp_pat
 
     code, out, err = run(*arguments)
     assert code == 0, err
-    assert [line for line in out.splitlines() if line.startswith("===")][0].startswith("=== Part 1")
+    assert next(line for line in out.splitlines() if line.startswith("===")).startswith("=== Part 1")
     assert out.count("===") == 6
     assert re.search(rf"pretraining:.*\b{stopped[1]}/", err), "it did not go on from the step it stopped at"
     tables = json.loads((tmp_path / "tables.json").read_text())
     assert sorted(tables) == ["part1", "part2", "part3"]
     assert len(list((tmp_path / "figures").glob("*.png"))) == 3
-    assert not [path for path in tmp_path.rglob(".*")], "a half-written file was left behind"
+    assert not list(tmp_path.rglob(".*")), "a half-written file was left behind"
 
     began = time.monotonic()
     code, again, _ = run(*arguments)

@@ -149,7 +149,10 @@ def test_the_responses_of_a_group_are_independent():
 @pytest.mark.parametrize("samples_per_prompt", [1, 3])
 @torch.no_grad()
 def test_near_temperature_zero_it_follows_the_plain_argmax_to_the_last_token(samples_per_prompt):
-    model, prompts = small_model(seed=4), encode_prompts(sample_problems(30, torch.Generator().manual_seed(8)))
+    model, prompts = (
+        small_model(seed=4),
+        encode_prompts(sample_problems(30, torch.Generator().manual_seed(8))),
+    )
     got = generate(model, prompts, samples_per_prompt, 1e-4, torch.Generator().manual_seed(0))
     sequences, ended = prompts, torch.zeros(30, dtype=torch.bool)
     for _ in range(12):

@@ -65,10 +65,7 @@ def test_tables_json_has_the_documented_layout(finished):
 def test_part_2_is_the_mean_of_the_seeds_and_starts_without_divergence(finished):
     tables = json.loads((finished / "tables.json").read_text())
     for name in ESTIMATORS:
-        runs = [
-            json.loads(_about(finished / "state" / f"{name}-seed{seed}.safetensors"))["history"]
-            for seed in (0, 1)
-        ]
+        runs = [json.loads(_about(finished / "state" / f"{name}-seed{seed}.safetensors"))["history"] for seed in (0, 1)]
         for step in ("0", "1", "2"):
             for metric in ("accuracy", "writes_states", "kl"):
                 mean = (runs[0][step][metric] + runs[1][step][metric]) / 2

@@ -36,10 +36,7 @@ def log_probs(policy):
     """(problems, responses, tokens): each token's log-probability, 0 after the end."""
     table = policy.log_softmax(-1)
     rows = [
-        [
-            torch.stack([t[0, r[0]], t[1 + r[0], r[1]] if len(r) > 1 else t.new_zeros(())])
-            for r in RESPONSES
-        ]
+        [torch.stack([t[0, r[0]], t[1 + r[0], r[1]] if len(r) > 1 else t.new_zeros(())]) for r in RESPONSES]
         for t in table
     ]
     return torch.stack([torch.stack(row) for row in rows])

@@ -17,7 +17,9 @@ CONDA_NAMES = {"pytorch-cpu": "torch", "matplotlib-base": "matplotlib"}
 
 
 @pytest.mark.parametrize(
-    "tool", [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]], ids=lambda tool: " ".join(tool)
+    "tool",
+    [["ruff", "check", "."], ["ruff", "format", "--check", "."], ["mypy"]],
+    ids=lambda tool: " ".join(tool),
 )
 def test_lint_format_and_types(tool):
     result = subprocess.run([sys.executable, "-m", *tool], cwd=ROOT, capture_output=True, text=True)

@@ -1,3 +1,4 @@
+import itertools
 import json
 import re
 from importlib.resources import files
@@ -20,11 +21,7 @@ def test_the_expected_tables_are_the_courses_237_numbers():
 def test_every_measured_line_stands_above_its_expected_line(part, rows):
     expected = expected_tables("full")[part]
     lines = table_text(part, expected, expected).splitlines()
-    pairs = [
-        (above, below)
-        for above, below in zip(lines, lines[1:], strict=False)
-        if re.search(r"\bexpect(ed)?\b", below)
-    ]
+    pairs = [(above, below) for above, below in itertools.pairwise(lines) if re.search(r"\bexpect(ed)?\b", below)]
     assert len(pairs) == rows
     for above, below in pairs:
         cut = len(above) - len(above.rstrip().split("  ")[-1])  # same columns, same numbers
@@ -35,7 +32,11 @@ def test_every_measured_line_stands_above_its_expected_line(part, rows):
 
 
 def test_numbers_are_rounded_as_in_the_course():
-    table = {"accuracy": {"2": 0.987, "3": 0.4}, "writes_states": {"2": 0.0849, "3": 1.0}, "length": {"2": 3.2449, "3": 12}}
+    table = {
+        "accuracy": {"2": 0.987, "3": 0.4},
+        "writes_states": {"2": 0.0849, "3": 1.0},
+        "length": {"2": 3.2449, "3": 12},
+    }
     text = table_text("part1", table, None)
     assert re.findall(r"\d+\.\d+", text) == ["0.99", "0.40", "0.08", "1.00", "3.24", "12.00"]
     assert "no expected values for this profile" in text

@@ -23,9 +23,7 @@ from labutils.training import Estimator
 
 digit_lists = st.lists(st.integers(0, 9), min_size=2, max_size=8)
 reward_tables = st.integers(2, 8).flatmap(
-    lambda group: st.lists(
-        st.lists(st.floats(-2, 2, width=32), min_size=group, max_size=group), min_size=1, max_size=4
-    )
+    lambda group: st.lists(st.lists(st.floats(-2, 2, width=32), min_size=group, max_size=group), min_size=1, max_size=4)
 )
 
 
@@ -76,7 +74,10 @@ def test_the_plain_sampler_samples_what_the_engine_scores():
 
 @torch.no_grad()
 def test_the_plain_sampler_follows_the_argmax_near_temperature_zero():
-    model, prompts = small_model(seed=4), encode_prompts(sample_problems(10, torch.Generator().manual_seed(8)))
+    model, prompts = (
+        small_model(seed=4),
+        encode_prompts(sample_problems(10, torch.Generator().manual_seed(8))),
+    )
     own = lab.sample_responses(model, prompts, 1e-4, torch.Generator().manual_seed(0))
     assert torch.equal(own, rollout.generate(model, prompts, 1, 1e-4, torch.Generator().manual_seed(0)))
 
@@ -191,17 +192,12 @@ def test_a_policy_gradient_step_is_the_plain_gradient_step(length_cost):
     twin.load_state_dict(policy.state_dict())
     estimator = Estimator(lab.dr_grpo_advantages, lab.constant_weights, length_cost, group_size=4)
     optimizers = [torch.optim.SGD(model.parameters(), lr=1.0) for model in (policy, twin)]
-    metrics = lab.policy_gradient_step(
-        policy, optimizers[0], problems, estimator, torch.Generator().manual_seed(1)
-    )
+    metrics = lab.policy_gradient_step(policy, optimizers[0], problems, estimator, torch.Generator().manual_seed(1))
     prompts = encode_prompts(problems)
     responses = rollout.generate(twin, prompts, 4, generator=torch.Generator().manual_seed(1))
     digits = [[d for d in row if d != PAD] for row in problems.digits.tolist() for _ in range(4)]
     rewards = torch.tensor(
-        [
-            plain_verdict(d, r) - length_cost * used_tokens(r)
-            for d, r in zip(digits, responses.tolist(), strict=True)
-        ]
+        [plain_verdict(d, r) - length_cost * used_tokens(r) for d, r in zip(digits, responses.tolist(), strict=True)]
     )
     advantages = (rewards.view(8, 4) - rewards.view(8, 4).mean(1, keepdim=True)).flatten()
     scores = plain_log_probs(twin, prompts.repeat_interleave(4, 0), responses).sum(1)

@@ -53,9 +53,7 @@ def reinforce(path=None, step=lab.policy_gradient_step, settings=REINFORCEMENT, 
         return evaluate(policy, generator=generator)
 
     about = {"estimator": name}
-    return training.reinforce(
-        start, step, lab.ESTIMATORS[name], measure, settings, path, about, progress=False
-    )
+    return training.reinforce(start, step, lab.ESTIMATORS[name], measure, settings, path, about, progress=False)
 
 
 @pytest.mark.parametrize("call", [1, 5, 12])
