@@ -28,6 +28,7 @@ from labutils.results import expected_tables
 HERE = Path(__file__).parent
 RECORD = HERE / "fidelity.json"
 DATA = HERE.parent / "labutils" / "data"
+PICTURE = HERE.parent / "docs" / "part2_learning_curves.png"  # of the shipped seed, in the README
 SHIPPED = ("pretrained", "dr_grpo", "dr_grpo_cost")
 SIGMAS = 3.0  # sampling error allowed on either side: 1 in 370 for a number at the edge of the range
 RULE = "the median of the seeds by accuracy after RL: part 2's mean over the five estimators at the last step"
@@ -67,20 +68,8 @@ def ship(out: Path) -> None:
     chosen = sorted(scores, key=lambda seed: (scores[seed], int(seed)))[(len(scores) - 1) // 2]
     for name in SHIPPED:
         shutil.copyfile(out / f"seed{chosen}" / "checkpoints" / f"{name}.safetensors", DATA / f"{name}.safetensors")
-    lines = [
-        "The pretrained model and the two Dr. GRPO policies of RL seed 0: float32, safetensors,",
-        f"made by `lab16 run --jobs 1 --seed {chosen}` (full profile) on {record['machine']}.",
-        "",
-        f"Which pretraining seed is shipped: {RULE}.",
-        f"Of {len(scores)} seeds that is seed {chosen}. All of them, from benchmarks/fidelity.json:",
-        "",
-        "seed  after RL  before RL, by number of digits              ",
-        "                  2     3     4     5     6     7     8",
-    ]
-    for seed, tables in record["seeds"].items():
-        row = "  ".join(f"{value:.2f}" for value in tables["part1"]["accuracy"].values())
-        lines.append(f"{seed:>4}  {scores[seed]:8.3f}  {row}")
-    (DATA / "CHECKPOINTS.txt").write_text("\n".join(line.rstrip() for line in lines) + "\n")
+    shutil.copyfile(out / f"seed{chosen}" / "figures" / PICTURE.name, PICTURE)
+    (DATA / "CHECKPOINTS.txt").write_text(checkpoints_text(record, scores, chosen))
     click.echo(f"shipped seed {chosen}")
 
 
@@ -97,6 +86,24 @@ def report() -> None:
             outside.append(f"{' '.join(path)}: {expected} outside {low:.3f} to {high:.3f}")
     click.echo("\n".join(outside))
     click.echo(f"{total - len(outside)} of {total} numbers lie in the range of {len(record['seeds'])} seeds")
+
+
+def checkpoints_text(record: dict[str, Any], scores: dict[str, float], chosen: str) -> str:
+    """What stands beside the shipped checkpoints: how they were made, by which rule chosen, every seed's numbers."""
+    lines = [
+        "The pretrained model and the two Dr. GRPO policies of RL seed 0: float32, safetensors,",
+        f"made by `lab16 run --jobs 1 --seed {chosen}` (full profile) on {record['machine']}.",
+        "",
+        f"Which pretraining seed is shipped: {RULE}.",
+        f"Of {len(scores)} seeds that is seed {chosen}. The accuracies of all, from benchmarks/fidelity.json:",
+        "",
+        "seed  after RL  pretrained, by number of digits",
+        "                   2     3     4     5     6     7     8",
+    ]
+    for seed, tables in record["seeds"].items():
+        row = "  ".join(f"{value:.2f}" for value in tables["part1"]["accuracy"].values())
+        lines.append(f"{seed:>4}  {scores[seed]:8.3f}  {row}")
+    return "\n".join(lines) + "\n"
 
 
 def accuracy_after_rl(tables: dict[str, Any]) -> float:

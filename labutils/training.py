@@ -37,8 +37,8 @@ from labutils.verifier import verify
 LossFunction = Callable[[Tensor, Tensor], Tensor]
 Summary = Callable[[Problems, Tensor], dict[str, float]]
 
-EVALUATION_SEED = 2**40  # keeps the seeds of evaluations apart from those of training
-EVALUATION_CHUNK = 4096  # responses generated at once, which bounds the memory
+EVALUATION_SEED = 2**31  # keeps the seeds of evaluations apart from training's; PyTorch uses 32 bits of a seed
+EVALUATION_CHUNK = 2048  # responses generated at once, which bounds the memory
 
 
 @dataclass(frozen=True)
@@ -244,7 +244,7 @@ def reinforce(
 
     def observe() -> dict[str, float]:
         # A generator of its own, so that evaluating does not change what training samples.
-        own = torch.Generator().manual_seed(EVALUATION_SEED + 2**16 * settings.seed + state.step)
+        own = torch.Generator().manual_seed(EVALUATION_SEED + 2**13 * settings.seed + state.step)
         return evaluate(policy, own)
 
     loop = Loop("reinforcement learning", settings.steps, settings.evaluate_every, path, progress)
