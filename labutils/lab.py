@@ -48,21 +48,25 @@ class Profile:
 
     samples_per_length: responses per number of digits in an evaluation.
     pass_problems: problems per number of digits for pass@k, with 64 samples each.
+    unfinished_pretraining: part 1's model is not trained far enough to be built on, so that parts 2 and 3 start from
+        the checkpoint that comes with the lab.
     """
 
     pretraining: PretrainingSettings = PretrainingSettings()
     reinforcement: ReinforcementSettings = ReinforcementSettings()
     samples_per_length: int = 200
     pass_problems: int = 100
+    unfinished_pretraining: bool = False
 
 
 PROFILES = {
     "full": Profile(),
     "quick": Profile(
-        PretrainingSettings(steps=800),
+        PretrainingSettings(steps=400),
         ReinforcementSettings(steps=50, evaluation_problems=25),
         samples_per_length=100,
         pass_problems=20,
+        unfinished_pretraining=True,
     ),
 }
 
@@ -124,47 +128,45 @@ class Lab:
         summarize: Summary,
         kl_per_response: Callable[[Tensor, Tensor, Tensor], Tensor],
     ) -> dict[str, dict[int, dict[int, dict[str, float]]]]:
-        """Part 2's runs: estimator -> seed -> step -> metrics, all on one evaluation set. Keeps the policies."""
+        """Part 2's runs: estimator -> seed -> step -> metrics, all on one evaluation set.
+
+        Each estimator runs from each of the two seeds. The Dr. GRPO policies of the first are kept for part 3.
+        """
         start = self.model("pretrained")
         problems = training.evaluation_set(self.sizes.reinforcement.evaluation_problems)
 
         def evaluate(policy: Transformer, generator: torch.Generator) -> dict[str, float]:
             return training.evaluate_policy(policy, start, problems, summarize, kl_per_response, generator)
 
-        def task(name: str, seed: int) -> Callable[[], training.TrainingState]:
-            return partial(
-                training.reinforce,
-                start,
-                step_function,
-                estimators[name],
-                evaluate,
-                replace(self.sizes.reinforcement, seed=len(RUN_SEEDS) * self.seed + seed),
-                self._state(f"{name}-seed{seed}"),
-                {"estimator": name, "start": _fingerprint(start)},
-                progress=False,
-            )
-
-        keys = [(name, seed) for seed in RUN_SEEDS for name in estimators]
-        tasks = {f"{name}-seed{seed}": task(name, seed) for name, seed in keys}
+        tasks = {}
+        for seed in RUN_SEEDS:
+            settings = replace(self.sizes.reinforcement, seed=len(RUN_SEEDS) * self.seed + seed)
+            for name, estimator in estimators.items():
+                run = f"{name}-seed{seed}"
+                about = {"estimator": name, "start": _fingerprint(start)}
+                arguments = (start, step_function, estimator, evaluate, settings, self._state(run), about)
+                tasks[run] = partial(training.reinforce, *arguments, progress=False)
         states = run_all("reinforcement learning", tasks, self.jobs)
         for name in KEPT_POLICIES:
-            if name in estimators:
-                state = states[f"{name}-seed{RUN_SEEDS[0]}"]
-                save_model(self._checkpoint(name), state.model, state.about)
+            state = states[f"{name}-seed{RUN_SEEDS[0]}"]
+            save_model(self._checkpoint(name), state.model, state.about)
         return {name: {seed: states[f"{name}-seed{seed}"].history for seed in RUN_SEEDS} for name in estimators}
 
     def model(self, name: str) -> Transformer:
         """The model "pretrained", "dr_grpo" or "dr_grpo_cost": this run's own, or the lab's where part 1 has not run.
 
-        Raises `LabError` where part 1 has run and the part that makes the model has not.
+        Says in one line when it is the lab's. Raises `LabError` where part 1 has run but not the part that makes it.
         """
         path = self._checkpoint(name)
-        if path.exists():
+        if name == "pretrained" and self.sizes.unfinished_pretraining:
+            reason = f"the {self.profile} profile trains it for {self.sizes.pretraining.steps} steps only"
+        elif path.exists():
             return load_model(path)[0]
-        if self._checkpoint("pretrained").exists():
+        elif self._checkpoint("pretrained").exists():
             raise LabError(f"{path} does not exist; run part 2 first")
-        print(f"{name}: part {1 if name == 'pretrained' else 2} has not run in {self.out}; "
-              "starting from the checkpoint that comes with the lab")  # fmt: skip
+        else:
+            reason = f"part {1 if name == 'pretrained' else 2} has not run in {self.out}"
+        print(f"{name}: {reason}; using the checkpoint that comes with the lab")
         return shipped_model(name)
 
     def evaluate_by_length(self, model: Transformer, summarize: Summary) -> dict[str, Any]:

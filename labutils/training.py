@@ -38,7 +38,7 @@ LossFunction = Callable[[Tensor, Tensor], Tensor]
 Summary = Callable[[Problems, Tensor], dict[str, float]]
 
 EVALUATION_SEED = 2**31  # keeps the seeds of evaluations apart from training's; PyTorch uses 32 bits of a seed
-EVALUATION_CHUNK = 2048  # responses generated at once, which bounds the memory
+EVALUATION_CHUNK = 1024  # responses generated at once, which bounds the memory
 
 
 @dataclass(frozen=True)

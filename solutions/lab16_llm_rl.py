@@ -130,9 +130,9 @@ def summarize(problems: Problems, responses: Tensor) -> dict[str, float]:
     """
     ### BEGIN SOLUTION
     return {
-        "accuracy": verify(problems, responses).float().mean().item(),
-        "writes_states": writes_states(responses).float().mean().item(),
-        "length": response_mask(responses).sum(1).float().mean().item(),
+        "accuracy": verify(problems, responses).double().mean().item(),
+        "writes_states": writes_states(responses).double().mean().item(),
+        "length": response_mask(responses).sum(1).double().mean().item(),
     }
     ### END SOLUTION
 
@@ -311,11 +311,10 @@ def pass_at_k(n: int, c: int, k: int) -> float:
 
 def part_3(lab: Lab) -> None:
     """Compare the pretrained model and the two Dr. GRPO policies by number of digits, and pass@k."""
-    table = {}
-    for name in ("pretrained", "dr_grpo", "dr_grpo_cost"):
-        table[name] = lab.evaluate_by_length(lab.model(name), summarize)
+    models = {name: lab.model(name) for name in ("pretrained", "dr_grpo", "dr_grpo_cost")}
+    table = {name: lab.evaluate_by_length(model, summarize) for name, model in models.items()}
     for name in ("pretrained", "dr_grpo"):
-        table[name]["pass_at_k"] = lab.pass_at_k(lab.model(name), pass_at_k)
+        table[name]["pass_at_k"] = lab.pass_at_k(models[name], pass_at_k)
     lab.report("part3", table)
 
 

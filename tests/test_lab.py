@@ -115,7 +115,7 @@ def test_the_processes_do_not_change_the_numbers(finished, tmp_path):
 def test_parts_2_and_3_start_from_the_shipped_models_and_say_so(tmp_path, capsys):
     solution.main(Lab.open(tmp_path, parts=(3,), jobs=1))
     lines = [line for line in capsys.readouterr().out.splitlines() if "comes with the lab" in line]
-    assert [line.split(":")[0] for line in dict.fromkeys(lines)] == ["pretrained", "dr_grpo", "dr_grpo_cost"]
+    assert [line.split(":")[0] for line in lines] == ["pretrained", "dr_grpo", "dr_grpo_cost"]
 
 
 def test_part_3_does_not_mix_its_own_model_with_shipped_policies(tmp_path):
