@@ -65,8 +65,8 @@ def main() -> None:
         sys.exit(_complain(error.format_message()))
     except LabError as error:
         sys.exit(_complain(str(error)))
-    except (KeyboardInterrupt, click.Abort) as stop:
-        click.echo(f"lab16: {stop or 'stopped'}; the same command goes on from there", err=True)
+    except click.Abort as stop:  # click's form of KeyboardInterrupt, whose message says how far it came
+        click.echo(f"lab16: {str(stop.__cause__ or '') or 'stopped'}; the same command goes on from there", err=True)
         sys.exit(130)
 
 
