@@ -14,7 +14,7 @@ test: .venv/installed
 	$(BIN)/python -m pytest $(ARGS)
 
 bench: .venv/installed-bench
-	$(BIN)/python benchmarks/speed.py $(ARGS)
+	PYTHONPATH=solutions $(BIN)/python benchmarks/speed.py $(ARGS)
 
 format: .venv/installed
 	$(BIN)/ruff check --fix .

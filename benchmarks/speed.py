@@ -173,7 +173,7 @@ def measure_all(threads: int) -> dict[str, Any]:
         trl = alone(trl_steps, policy, threads)
         result[f"RL step, {name}"] = times | {"trl": trl["trl"], "memory trl": trl["memory"]}
     result["evaluation"] = alone(evaluation, threads)
-    result["ten RL runs"] = alone(ten_runs)
+    result["ten RL runs"] = ten_runs()
     result["samples per prompt"] = {
         str(g): {name: alone(policy_steps, policy, g, threads, g in (8, 64))
                  for name, policy in (("early", "pretrained"), ("late", "dr_grpo"))}

@@ -6,10 +6,14 @@ import sys
 import tomllib
 from pathlib import Path
 
+import fidelity
 import pytest
+import speed
 import yaml
 
+from labutils.checkpoints import read_json
 from labutils.lab import shipped_model
+from labutils.results import expected_tables, table_text
 
 ROOT = Path(__file__).parents[1]
 # conda-forge's names of the packages that PyPI calls otherwise
@@ -71,6 +75,30 @@ def test_the_shipped_checkpoints_are_small_and_load():
     assert sum(path.stat().st_size for path in data.glob("*.safetensors")) < 5 * 2**20
     for name in names:
         shipped_model(name)
+
+
+def test_the_readme_shows_the_measured_numbers():
+    """The tables of the shipped seed, and the speeds, as their data files have them."""
+    readme = (ROOT / "README.md").read_text()
+    record = read_json(fidelity.RECORD)
+    shipped = record["seeds"][fidelity.median_seed(record)]
+    for part, expected in expected_tables("full").items():
+        assert table_text(part, shipped[part], expected) in readme, part
+    measured = read_json(ROOT / "benchmarks" / "speed.json")
+    for text in (measured["machine"], speed.table(measured), speed.memory_text(measured)):
+        assert text in readme
+
+
+def test_the_text_beside_the_checkpoints_is_the_record():
+    record = read_json(fidelity.RECORD)
+    text = (fidelity.DATA / "CHECKPOINTS.txt").read_text()
+    assert text == fidelity.checkpoints_text(record, fidelity.median_seed(record))
+
+
+def test_the_courses_numbers_lie_in_the_range_of_the_seeds():
+    """All but a handful: each has a chance of about 1 in 370 to lie outside of a range that is right."""
+    odd = fidelity.outside(read_json(fidelity.RECORD)["seeds"])
+    assert len(odd) <= 3, odd
 
 
 def test_functions_stay_short():
