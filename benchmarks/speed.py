@@ -1,7 +1,7 @@
 """How fast the lab is, beside the straightforward implementation, TRL, and the floor; `make bench` runs it.
 
-Every ratio is between measurements of one process that take turns, so that a busy moment falls on all of them.
-Each group of measurements has a process of its own, whose peak memory is reported.
+The straightforward path, the lab and the floor take turns in one process, so that a busy moment falls on all of them;
+TRL follows in a process of its own. Each group of measurements has its own process, whose peak memory is reported.
 """
 
 from __future__ import annotations
