@@ -5,9 +5,8 @@ from __future__ import annotations
 import platform
 from pathlib import Path
 
+import joblib
 import torch
-
-from labutils.lab import available_cores
 
 
 def machine() -> str:
@@ -17,4 +16,4 @@ def machine() -> str:
     if info.exists():
         names = [line.split(":")[1].strip() for line in info.read_text().splitlines() if "model name" in line]
         name = names[0] if names else name
-    return f"{name}, {available_cores()} cores, Python {platform.python_version()}, PyTorch {torch.__version__}"
+    return f"{name}, {joblib.cpu_count()} cores, Python {platform.python_version()}, PyTorch {torch.__version__}"

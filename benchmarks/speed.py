@@ -21,6 +21,7 @@ from typing import Any
 
 import click
 import floor
+import joblib
 import lab16_llm_rl as lab
 import straightforward
 import torch
@@ -29,7 +30,7 @@ from machine import machine
 
 from labutils import rollout
 from labutils.checkpoints import write_json
-from labutils.lab import Lab, available_cores, shipped_model
+from labutils.lab import Lab, shipped_model
 from labutils.task import Problems, encode_prompts, encode_responses, sample_problems
 from labutils.training import Estimator, count_correct, evaluate_policy, evaluation_set
 
@@ -253,7 +254,7 @@ def _ratio(times: Times, over: str, under: str) -> str:
 @click.option("--out", type=click.Path(path_type=Path), default=HERE / "speed.json", show_default=True)
 def main(out: Path) -> None:
     """Measure everything, print the tables and keep the numbers."""
-    result = {"machine": machine(), **measure_all(available_cores())}
+    result = {"machine": machine(), **measure_all(joblib.cpu_count())}
     write_json(out, result)
     click.echo(f"{result['machine']}\n\n{table(result)}\n\n{memory_text(result)}")
     click.echo(json.dumps(whole_lab(result)), err=True)

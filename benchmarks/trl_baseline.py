@@ -18,11 +18,11 @@ import warnings
 from itertools import pairwise
 from typing import Any
 
+import joblib
 import torch
 from torch import Tensor, nn
 
 from labutils.errors import LabError
-from labutils.lab import available_cores
 from labutils.model import Transformer
 from labutils.task import (
     END,
@@ -242,7 +242,7 @@ def _clock(marks: list[float]) -> Any:
 
 def main() -> None:
     """Print the median step time in ms of an untrained lab model, with as many threads as there are cores."""
-    threads = available_cores()
+    threads = joblib.cpu_count()
     seconds = step_seconds(new_model(0), 15, threads)
     print(f"{statistics.median(seconds) * 1000:.0f} ms per step ({len(seconds)} steps, {threads} threads)")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -31,14 +30,15 @@ class DamagedFile(LabError):
 def write_atomically(path: Path, content: bytes) -> None:
     """Write `content` to `path`, so that a reader finds the old file or the new one and never half of it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with os.fdopen(handle, "wb") as file:
+        with open(temporary, "wb") as file:
             file.write(content)
-        os.chmod(name, 0o644)  # mkstemp makes the file private
-        os.replace(name, path)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -61,7 +61,7 @@ def save_checkpoint(path: Path, tensors: dict[str, Tensor], about: dict[str, Any
     tensors = {name: tensor.detach().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(about)
     metadata = {"about": text, "sha256": _digest(tensors, text)}
-    write_atomically(path, safetensors.torch.save(tensors, metadata))
+    write_atomically(path, _sort_header(safetensors.torch.save(tensors, metadata)))
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -69,8 +69,7 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     content = _read_capped(path)
     try:
         tensors = safetensors.torch.load(content)
-        header = json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])
-        metadata = header["__metadata__"]
+        metadata = _split_header(content)[0]["__metadata__"]
         about, digest = json.loads(metadata["about"]), metadata["sha256"]
     except (safetensors.SafetensorError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise DamagedFile(f"{path} is damaged: not a checkpoint of this lab ({error})") from error
@@ -121,6 +120,21 @@ def _read_capped(path: Path) -> bytes:
     if len(content) > LARGEST_FILE:
         raise DamagedFile(f"{path} is larger than {LARGEST_FILE} bytes; the lab's files are smaller")
     return content
+
+
+def _split_header(content: bytes) -> tuple[Any, bytes]:
+    """The JSON header of a safetensors file, and the bytes of its tensors."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    return json.loads(content[8:end]), content[end:]
+
+
+def _sort_header(content: bytes) -> bytes:
+    """The same file with its metadata in order: safetensors writes them in any, so that equal files differ."""
+    header, tensors = _split_header(content)
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text + tensors
 
 
 def _digest(tensors: dict[str, Tensor], text: str) -> str:

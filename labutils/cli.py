@@ -24,21 +24,21 @@ def commands() -> None:
 @click.option("--profile", type=click.Choice(list(PROFILES)), default="full", show_default=True)
 @click.option("--seed", type=click.IntRange(0, 2**16 - 1), default=0, show_default=True)
 @click.option(
-    "--out", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
-    help="Folder for tables, figures and checkpoints; a stopped run goes on from it.",
+    "--out", type=click.Path(path_type=Path),
+    help="Folder for tables, figures and checkpoints, results/PROFILE by default; a stopped run goes on from it.",
 )  # fmt: skip
 @click.option("--jobs", type=click.IntRange(1), help="Processes and threads at once; all cores by default.")
 @click.option(
     "--solution", type=click.Path(path_type=Path), default=Path("solutions/lab16_llm_rl.py"),
     show_default=True, help="The file with the exercise functions; it is run.",
 )  # fmt: skip
-def run(part: str, profile: str, seed: int, out: Path, jobs: int | None, solution: Path) -> None:
+def run(part: str, profile: str, seed: int, out: Path | None, jobs: int | None, solution: Path) -> None:
     """Run the lab: train, evaluate, print the tables beside the expected values, draw the figures."""
     parts = (1, 2, 3) if part == "all" else (int(part),)
     module = _load(solution)
     lab = Lab.open(out, profile, seed, parts, jobs, solution)
     module.main(lab)
-    click.echo(f"tables, figures and checkpoints are in {out}")
+    click.echo(f"tables, figures and checkpoints are in {lab.out}")
 
 
 def _load(path: Path) -> ModuleType:
@@ -61,10 +61,15 @@ def main() -> None:
     """Run the command. A mistake in the input ends with one line and exit code 2, an interruption with 130."""
     try:
         commands.main(standalone_mode=False)
+    except click.exceptions.NoArgsIsHelpError as error:
+        error.show()
+        sys.exit(2)
     except click.ClickException as error:
         sys.exit(_complain(error.format_message()))
     except LabError as error:
         sys.exit(_complain(str(error)))
+    except OSError as error:  # a full disk, a file where a folder should be
+        sys.exit(_complain(f"{error.filename or 'writing'}: {error.strerror or error}"))
     except click.Abort as stop:  # click's form of KeyboardInterrupt, whose message says how far it came
         click.echo(f"lab16: {str(stop.__cause__ or '') or 'stopped'}; the same command goes on from there", err=True)
         sys.exit(130)

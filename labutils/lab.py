@@ -9,7 +9,6 @@ DIR/state/          what a stopped run goes on from
 from __future__ import annotations
 
 import hashlib
-import os
 import tempfile
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +17,7 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
+import joblib
 import torch
 from matplotlib.figure import Figure
 from torch import Tensor
@@ -29,7 +29,6 @@ from labutils.model import Transformer
 from labutils.runs import run_all
 from labutils.task import sample_problems
 from labutils.training import (
-    EVALUATION_SEED,
     Estimator,
     PretrainingSettings,
     ReinforcementSettings,
@@ -85,15 +84,16 @@ class Lab:
     @classmethod
     def open(
         cls,
-        out: Path = Path("results"),
+        out: Path | None = None,
         profile: str = "full",
         seed: int = 0,
         parts: tuple[int, ...] = (1, 2, 3),
         jobs: int | None = None,
         code: Path | None = None,
     ) -> Lab:
-        """Check the arguments and prepare the folder.
+        """Check the arguments, prepare the folder, and set PyTorch's threads to `jobs`.
 
+        out: the run's folder; None stands for results/PROFILE. jobs: processes and threads; None stands for all cores.
         code: the file with the exercise functions; a folder belongs to one version of it.
         Raises `LabError` for an unknown profile or part, a folder that cannot be written, or one that holds a run
         with other settings.
@@ -104,10 +104,11 @@ class Lab:
             raise LabError(f"part {wrong[0]!r}; allowed are 1, 2, 3")
         if not 0 <= seed < 2**16:
             raise LabError(f"seed {seed}; allowed are 0 to {2**16 - 1}")
-        jobs = available_cores() if jobs is None else jobs
+        jobs = joblib.cpu_count() if jobs is None else jobs
         if jobs < 1:
             raise LabError(f"jobs {jobs}; at least 1 is needed")
         torch.set_num_threads(jobs)
+        out = Path("results", profile) if out is None else out
         digest = hashlib.sha256(code.read_bytes()).hexdigest()[:16] if code else "notebook"
         _claim_folder(out, {"profile": profile, "seed": seed, "code": digest})
         sizes = PROFILES[profile]
@@ -143,11 +144,12 @@ class Lab:
             settings = replace(self.sizes.reinforcement, seed=len(RUN_SEEDS) * self.seed + seed)
             for name, estimator in estimators.items():
                 run = f"{name}-seed{seed}"
-                about = {"estimator": name, "start": _fingerprint(start)}
+                about = {"estimator": name, "start": _fingerprint(start), "length_cost": estimator.length_cost,
+                         "group_size": estimator.group_size}  # fmt: skip
                 arguments = (start, step_function, estimator, evaluate, settings, self._state(run), about)
                 tasks[run] = partial(training.reinforce, *arguments, progress=False)
         states = run_all("reinforcement learning", tasks, self.jobs)
-        for name in KEPT_POLICIES:
+        for name in set(KEPT_POLICIES) & set(estimators):
             state = states[f"{name}-seed{RUN_SEEDS[0]}"]
             save_model(self._checkpoint(name), state.model, state.about)
         return {name: {seed: states[f"{name}-seed{seed}"].history for seed in RUN_SEEDS} for name in estimators}
@@ -155,19 +157,28 @@ class Lab:
     def model(self, name: str) -> Transformer:
         """The model "pretrained", "dr_grpo" or "dr_grpo_cost": this run's own, or the lab's where part 1 has not run.
 
+        The quick profile's parts 2 and 3 start from the lab's pretrained model in any case.
         Says in one line when it is the lab's. Raises `LabError` where part 1 has run but not the part that makes it.
         """
+        model, reason = self._find(name)
+        if reason:
+            print(f"{name}: {reason}; using the checkpoint that comes with the lab")
+        return model
+
+    def _find(self, name: str) -> tuple[Transformer, str]:
+        """The model, and why it is the lab's; no reason where it is this run's own."""
         path = self._checkpoint(name)
         if name == "pretrained" and self.sizes.unfinished_pretraining:
-            reason = f"the {self.profile} profile trains it for {self.sizes.pretraining.steps} steps only"
-        elif path.exists():
-            return load_model(path)[0]
-        elif self._checkpoint("pretrained").exists():
+            steps = self.sizes.pretraining.steps
+            return shipped_model(name), f"the {self.profile} profile trains it for {steps} steps only"
+        if path.exists():
+            model, about = load_model(path)
+            if name != "pretrained" and about.get("start") != _fingerprint(self._find("pretrained")[0]):
+                raise LabError(f"{path} was trained from another pretrained model; choose another folder")
+            return model, ""
+        if self._checkpoint("pretrained").exists():
             raise LabError(f"{path} does not exist; run part 2 first")
-        else:
-            reason = f"part {1 if name == 'pretrained' else 2} has not run in {self.out}"
-        print(f"{name}: {reason}; using the checkpoint that comes with the lab")
-        return shipped_model(name)
+        return shipped_model(name), f"part {1 if name == 'pretrained' else 2} has not run in {self.out}"
 
     def evaluate_by_length(self, model: Transformer, summarize: Summary) -> dict[str, Any]:
         """Metric -> number of digits -> value, from responses to random problems at temperature 1."""
@@ -175,10 +186,10 @@ class Lab:
 
     def pass_at_k(self, model: Transformer, estimate: Callable[[int, int, int], float]) -> dict[str, dict[str, float]]:
         """Number of digits -> k -> mean of `estimate(n, c, k)` over problems, from n = 64 samples each."""
-        generator = torch.Generator().manual_seed(EVALUATION_SEED + self.seed)
+        generator, problem_generator = training.evaluation_generators(self.seed)
         samples, table = max(PASS_KS), {}
         for length in PASS_LENGTHS:
-            problems = sample_problems(self.sizes.pass_problems, generator, length)
+            problems = sample_problems(self.sizes.pass_problems, problem_generator, length)
             counts = training.count_correct(model, problems, samples, generator)
             table[str(length)] = {str(k): sum(estimate(samples, c, k) for c in counts) / len(counts) for k in PASS_KS}
         return table
@@ -213,13 +224,6 @@ def shipped_model(name: str) -> Transformer:
         return load_model(path)[0]
 
 
-def available_cores() -> int:
-    """The cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
 def _claim_folder(out: Path, settings: dict[str, Any]) -> None:
     """Make the folder, or go on with it if it holds a run with these settings."""
     try:
@@ -233,7 +237,13 @@ def _claim_folder(out: Path, settings: dict[str, Any]) -> None:
         write_json(path, settings)
         return
     found = read_json(path)
+    if not isinstance(found, dict):
+        raise LabError(f"{path} is damaged: not the settings of a run; choose another folder")
     for key, value in settings.items():
+        if key == "code" and found.get(key) != value:
+            raise LabError(
+                f"the file with the exercises has changed since the run in {out} began; choose another folder"
+            )
         if found.get(key) != value:
             raise LabError(f"{out} holds a run with {key} {found.get(key)!r}, not {value!r}; choose another folder")
 

@@ -109,8 +109,13 @@ def encode_prompts(problems: Problems) -> Tensor:
 
 
 def encode_responses(problems: Problems, worked: Tensor) -> Tensor:
-    """(B, 12) int64 correct responses, padded after `<end>`; `worked` (B,) bool says which show their steps."""
+    """(B, 12) int64 correct responses, padded after `<end>`; `worked` (B,) bool says which show their steps.
+
+    Raises `LabError` for another shape or dtype of `worked`.
+    """
     count = len(problems)
+    if worked.dtype != torch.bool or worked.shape != (count,):
+        raise LabError(f"worked of {worked.dtype} {tuple(worked.shape)}; allowed is torch.bool ({count},)")
     # A row of every worked response: `:`, the states moved to the left, `>`, the answer, `<end>`.
     shift = (MAX_DIGITS - problems.lengths)[:, None] + torch.arange(MAX_DIGITS)
     states = problems.states.gather(1, shift.clamp(max=MAX_DIGITS - 1))

@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import torch
@@ -129,7 +130,9 @@ class TrainingState:
             path.replace(aside)
             warnings.warn(f"{error}; not used, set aside as {aside.name}", stacklevel=2)
             return
-        step, history = about.pop("step"), about.pop("history")
+        step, history = about.pop("step", None), about.pop("history", None)
+        if step is None or history is None:
+            raise LabError(f"{path} holds no state of a run; remove it")
         _require_same_settings(path, about, self.about)
         self._fill(tensors, path)
         self.step, self.history = step, {int(key): value for key, value in history.items()}
@@ -305,7 +308,7 @@ class Loop:
 
 @contextlib.contextmanager
 def delayed_interrupt() -> Iterator[Callable[[], bool]]:
-    """Inside the block an interruption only makes the yielded function return True.
+    """Inside the block the first interruption only makes the yielded function return True; a second one interrupts.
 
     Only the main thread receives signals; elsewhere the block changes nothing.
     """
@@ -313,7 +316,13 @@ def delayed_interrupt() -> Iterator[Callable[[], bool]]:
     if threading.current_thread() is not threading.main_thread():
         yield received.is_set
         return
-    before = signal.signal(signal.SIGINT, lambda *_: received.set())
+
+    def receive(number: int, frame: FrameType | None) -> None:
+        if received.is_set():  # the step under way does not end, or not soon enough
+            signal.default_int_handler(number, frame)
+        received.set()
+
+    before = signal.signal(signal.SIGINT, receive)
     try:
         yield received.is_set
     finally:
@@ -338,12 +347,18 @@ def evaluation_set(per_length: int) -> Problems:
     return Problems.join([sample_problems(per_length, generator, length) for length in lengths])
 
 
+def evaluation_generators(seed: int) -> tuple[torch.Generator, torch.Generator]:
+    """One for sampling responses and one for problems, so that every model meets the same problems."""
+    seeds = EVALUATION_SEED + 2 * seed, EVALUATION_SEED + 2 * seed + 1
+    return torch.Generator().manual_seed(seeds[0]), torch.Generator().manual_seed(seeds[1])
+
+
 def evaluate_by_length(model: Transformer, summarize: Summary, samples: int, seed: int) -> dict[str, dict[str, float]]:
     """Metric -> number of digits (as text) -> value, from `samples` random problems of each length."""
     table: dict[str, dict[str, float]] = {}
-    generator = torch.Generator().manual_seed(EVALUATION_SEED + seed)
+    generator, problem_generator = evaluation_generators(seed)
     for length in range(MIN_DIGITS, MAX_DIGITS + 1):
-        problems = sample_problems(samples, generator, length)
+        problems = sample_problems(samples, problem_generator, length)
         responses = rollout.generate(model, encode_prompts(problems), generator=generator)
         for metric, value in summarize(problems, responses).items():
             table.setdefault(metric, {})[str(length)] = value

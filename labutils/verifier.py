@@ -13,12 +13,13 @@ def verify(problems: Problems, responses: Tensor) -> Tensor:
     """(B,) bool: the response ends with `> a <end>` and `a` is the answer, whatever came before.
 
     responses: (B, R) int64. The first `<end>` ends a response, and a response without one is wrong.
-    Raises `LabError` when there is not one response per problem.
+    Raises `LabError` for anything else than one response of whole tokens per problem.
     """
-    if responses.dim() != 2 or len(responses) != len(problems):
-        raise LabError(
-            f"responses of shape {tuple(responses.shape)}; allowed is ({len(problems)}, R), one row a problem"
-        )
+    shape = tuple(responses.shape)
+    if len(shape) != 2 or shape[0] != len(problems) or shape[1] == 0:
+        raise LabError(f"responses of shape {shape}; allowed is ({len(problems)}, R), one row a problem, R at least 1")
+    if responses.dtype != torch.int64:
+        raise LabError(f"responses of dtype {responses.dtype}; allowed is torch.int64")
     ended = responses == END
     end = ended.int().argmax(1)  # 0 also where there is no <end>: either way nothing can stand before it
     row = torch.arange(len(responses))
