@@ -31,10 +31,11 @@ from machine import machine
 from labutils import rollout
 from labutils.checkpoints import write_json
 from labutils.lab import Lab, shipped_model
-from labutils.task import Problems, encode_prompts, encode_responses, sample_problems
+from labutils.task import encode_prompts, encode_responses, sample_problems
 from labutils.training import Estimator, count_correct, evaluate_policy, evaluation_set
 
 ROUNDS = 15
+GROUP_SIZES = (8, 16, 32, 64)
 PRETRAINING_STEPS, RUNS, RUN_STEPS, RUN_EVALUATIONS = 4000, 10, 200, 9
 # The writing rate passes one half within 25 of 200 steps: that share of a run costs as much as its first step.
 EARLY_SHARE = 25 / RUN_STEPS
@@ -82,36 +83,44 @@ def pretraining_step(threads: int) -> Times:
 
     fast = partial(step, rollout.response_log_probs)
     least = floor.products(floor.linear_shapes(model, fast))
-    times = take_turns({"lab": fast, "floor": least})
-    times["memory lab"] = peak_memory()
+    take_turns({"lab": fast}, rounds=5)
+    memory = {"memory lab": peak_memory()}  # before the straightforward path adds to it
     slow = partial(step, straightforward.response_log_probs)
-    return times | take_turns({"straightforward": slow, "lab": fast, "floor": least}) | {"memory": peak_memory()}
+    return take_turns({"straightforward": slow, "lab": fast, "floor": least}) | memory | {"memory": peak_memory()}
 
 
-def policy_steps(policy_name: str, group_size: int, threads: int, with_slow: bool) -> Times:
-    """Seconds per RL step of the named policy; its parameters stay as they are (step size 0)."""
+def policy_steps(policy_name: str, threads: int, group_sizes: tuple[int, ...], rounds: int) -> dict[str, Times]:
+    """Group size -> seconds per RL step of the named policy, whose parameters stay as they are (step size 0).
+
+    The straightforward path takes part with the smallest and the largest group.
+    """
     torch.set_num_threads(threads)
     policy = shipped_model(policy_name)
     optimizer = torch.optim.Adam(policy.parameters(), lr=0.0, fused=True)
     generator = torch.Generator().manual_seed(0)
-    estimator = Estimator(lab.dr_grpo_advantages, lab.constant_weights, group_size=group_size)
+    contestants: dict[str, Callable[[], object]] = {}
+    for size in group_sizes:
+        estimator = Estimator(lab.dr_grpo_advantages, lab.constant_weights, group_size=size)
 
-    def problems() -> Problems:
-        return sample_problems(32, generator)
+        def fast(estimator: Estimator = estimator) -> None:
+            lab.policy_gradient_step(policy, optimizer, sample_problems(32, generator), estimator, generator)
 
-    def fast() -> None:
-        lab.policy_gradient_step(policy, optimizer, problems(), estimator, generator)
+        def slow(size: int = size) -> None:
+            straightforward.policy_gradient_step(policy, optimizer, sample_problems(32, generator), size)
 
-    least = floor.products(floor.linear_shapes(policy, fast))
-    contestants: dict[str, Callable[[], object]] = {"lab": fast, "floor": least}
-    times = take_turns(contestants)
-    times["memory lab"] = peak_memory()
-    if with_slow:
-        contestants["straightforward"] = lambda: straightforward.policy_gradient_step(
-            policy, optimizer, problems(), group_size
-        )
-        times |= take_turns(contestants)
-    return times | {"memory": peak_memory()}
+        contestants[f"lab {size}"] = fast
+        contestants[f"floor {size}"] = floor.products(floor.linear_shapes(policy, fast))
+        if size in (min(group_sizes), max(group_sizes)):
+            contestants[f"straightforward {size}"] = slow
+    for _ in range(rounds):
+        contestants[f"lab {min(group_sizes)}"]()
+    memory = {"memory lab": peak_memory()}  # before the straightforward path adds to it
+    times = take_turns(contestants, rounds) | memory
+    return {str(size): _of_size(times, size) | memory for size in group_sizes}
+
+
+def _of_size(times: Times, size: int) -> Times:
+    return {name.split()[0]: value for name, value in times.items() if name.endswith(f" {size}")}
 
 
 def trl_steps(policy_name: str, threads: int) -> Times:
@@ -158,28 +167,27 @@ def ten_runs() -> Times:
         return {"lab": time.perf_counter() - began}
 
 
-def alone(measure: Callable[..., Times], *arguments: Any) -> Times:
+def alone(measure: Callable[..., Any], *arguments: Any) -> Any:
     """The measurement, made in a fresh process."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
         times = pool.submit(measure, *arguments).result()
-    click.echo(f"{measure.__name__}{arguments}: " + ", ".join(f"{k} {v:.4g}" for k, v in times.items()), err=True)
+    click.echo(f"{measure.__name__}{arguments}: {times}", err=True)
     return times
 
 
 def measure_all(threads: int) -> dict[str, Any]:
     """Every measurement, in seconds and MB, by name."""
     result: dict[str, Any] = {"pretraining step": alone(pretraining_step, threads)}
-    for name, policy in (("early", "pretrained"), ("late", "dr_grpo")):
-        times = alone(policy_steps, policy, 8, threads, True)
+    phases = {"early": "pretrained", "late": "dr_grpo"}
+    for phase, policy in phases.items():
+        times = alone(policy_steps, policy, threads, (8,), ROUNDS)["8"]
         trl = alone(trl_steps, policy, threads)
-        result[f"RL step, {name}"] = times | {"trl": trl["trl"], "memory trl": trl["memory"]}
+        result[f"RL step, {phase}"] = times | {"trl": trl["trl"], "memory trl": trl["memory"]}
     result["evaluation"] = alone(evaluation, threads)
     result["ten RL runs"] = ten_runs()
     result["samples per prompt"] = {
-        str(g): {name: alone(policy_steps, policy, g, threads, g in (8, 64))
-                 for name, policy in (("early", "pretrained"), ("late", "dr_grpo"))}
-        for g in (8, 16, 32, 64)
-    }  # fmt: skip
+        phase: alone(policy_steps, policy, threads, GROUP_SIZES, 5) for phase, policy in phases.items()
+    }
     result["pass@k samples"] = {str(s): alone(pass_at_k, s, threads) for s in (64, 128, 256, 512, 1024)}
     return result
 
@@ -222,11 +230,10 @@ def table(result: dict[str, Any]) -> str:
         lines.append(f"| {name} | " + " | ".join(cells + ratios) + " |")
     head = "| samples per prompt | early, lab (ms) | straightforward (ms) | late, lab (ms) | straightforward (ms) |"
     lines += ["", head, "|---|---|---|---|---|"]
-    for samples, phases in result["samples per prompt"].items():
-        cells = [
-            _number(phases[phase].get(path), 1000) for phase in ("early", "late") for path in ("lab", "straightforward")
-        ]
-        lines.append(f"| {samples} | " + " | ".join(cells) + " |")
+    growth = result["samples per prompt"]
+    for size in growth["early"]:
+        times = [growth[phase][size].get(path) for phase in growth for path in ("lab", "straightforward")]
+        lines.append(f"| {size} | " + " | ".join(_number(seconds, 1000) for seconds in times) + " |")
     lines += ["", "| samples per problem, pass@k | 100 problems of 8 digits (s) |", "|---|---|"]
     lines += [f"| {s} | {_number(times['lab'], 1, 2)} |" for s, times in result["pass@k samples"].items()]
     return "\n".join(lines)

@@ -40,6 +40,15 @@ def test_a_model_comes_back_as_it_was(tmp_path):
         assert torch.equal(loaded.state_dict()[name], value), name
 
 
+def test_the_same_model_gives_the_same_file(tmp_path):
+    model = Transformer(SMALL)
+    files = []
+    for i in range(12):
+        save_model(tmp_path / f"{i}", model, {"seed": 3})
+        files.append((tmp_path / f"{i}").read_bytes())
+    assert len(set(files)) == 1
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_any_changed_byte_is_noticed(saved, tmp_path, data):

@@ -8,8 +8,10 @@ import lab16_llm_rl as solution
 import pytest
 import torch
 from matplotlib.image import imread
+from PIL import Image
 
 from labutils import lab as lab_module
+from labutils import plots, task
 from labutils.checkpoints import load_model
 from labutils.errors import LabError
 from labutils.lab import Lab, shipped_model
@@ -78,25 +80,40 @@ def _about(path):
     return json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]["about"]
 
 
-@pytest.mark.parametrize("name", ["part2_learning_curves", "part3_by_length", "part3_pass_at_k"])
-def test_figures_are_pictures_with_a_description(finished, name):
-    picture = imread(finished / "figures" / f"{name}.png")
+@pytest.mark.parametrize(
+    ("name", "alt"),
+    [
+        ("part2_learning_curves", plots.LEARNING_CURVES_ALT),
+        ("part3_by_length", plots.BY_LENGTH_ALT),
+        ("part3_pass_at_k", plots.PASS_AT_K_ALT),
+    ],
+)
+def test_figures_are_pictures_with_a_description(finished, name, alt):
+    path = finished / "figures" / f"{name}.png"
+    picture = imread(path)
     assert min(picture.shape[:2]) > 300
     assert picture.std() > 0.02  # something is drawn
-    text = (finished / "figures" / f"{name}.svg").read_text()
-    assert "number of digits" in text or "against" in text
-    assert "<svg" in text
+    with Image.open(path) as image:
+        assert image.info["Description"] == alt
+    assert alt in " ".join((finished / "figures" / f"{name}.svg").read_text().split())
 
 
 def test_the_kept_models_are_the_runs_own(finished):
     for name in ("pretrained", "dr_grpo", "dr_grpo_cost"):
         model, about = load_model(finished / "checkpoints" / f"{name}.safetensors")
-        assert "seed" in about
+        assert about["seed"] == 0
+        assert about.get("estimator", "pretrained") == name
+        assert about.get("length_cost", 0.0) == (0.02 if name == "dr_grpo_cost" else 0.0)
         assert not torch.equal(model.head.weight, shipped_model(name).head.weight)
 
 
-def test_a_second_run_repeats_nothing_and_prints_the_same(finished, capsys):
+def test_a_second_run_trains_nothing_and_leaves_every_file_as_it_was(finished, capsys, monkeypatch):
+    def never(*_):
+        raise AssertionError("a finished run took a training step")
+
     before = {path: path.read_bytes() for path in sorted(finished.rglob("*")) if path.is_file()}
+    monkeypatch.setattr(torch.optim.AdamW, "step", never)
+    monkeypatch.setattr(torch.optim.Adam, "step", never)
     solution.main(Lab.open(finished, jobs=1))
     assert "=== Part 3" in capsys.readouterr().out
     assert {path: path.read_bytes() for path in before} == before
@@ -122,6 +139,73 @@ def test_part_3_does_not_mix_its_own_model_with_shipped_policies(tmp_path):
     solution.main(Lab.open(tmp_path, parts=(1,), jobs=1))
     with pytest.raises(LabError, match=r"dr_grpo\.safetensors does not exist; run part 2 first"):
         solution.main(Lab.open(tmp_path, parts=(3,), jobs=1))
+
+
+def test_part_3_refuses_policies_that_started_from_another_model(tmp_path):
+    solution.main(Lab.open(tmp_path, parts=(2,), jobs=1))  # from the lab's model
+    solution.main(Lab.open(tmp_path, parts=(1,), jobs=1))
+    with pytest.raises(LabError, match=r"dr_grpo\.safetensors was trained from another pretrained model"):
+        solution.main(Lab.open(tmp_path, parts=(3,), jobs=1))
+
+
+def test_a_profile_that_stops_early_builds_on_the_labs_model(tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(lab_module.PROFILES, "quick", replace(TOY, unfinished_pretraining=True))
+    solution.main(Lab.open(tmp_path, "quick", parts=(1, 2), jobs=1))
+    assert "pretrained: the quick profile trains it for 4 steps only; using the checkpoint" in capsys.readouterr().out
+    _, about = load_model(tmp_path / "checkpoints" / "dr_grpo.safetensors")
+    assert about["start"] == lab_module._fingerprint(shipped_model("pretrained"))
+
+
+def test_some_estimators_can_run_without_the_others(tmp_path):
+    lab = Lab.open(tmp_path, jobs=1)
+    rloo = {"rloo": solution.ESTIMATORS["rloo"]}
+    curves = lab.reinforce(rloo, solution.policy_gradient_step, solution.summarize, solution.kl_per_response)
+    assert list(curves) == ["rloo"]
+    dearer = {"rloo": replace(rloo["rloo"], length_cost=0.1)}
+    with pytest.raises(LabError, match="of a run with length_cost 0.0, not 0.1"):
+        lab.reinforce(dearer, solution.policy_gradient_step, solution.summarize, solution.kl_per_response)
+
+
+def test_the_full_profile_is_the_courses():
+    """Against the numbers of the course text, where a slip would go unseen in every other test."""
+    full = lab_module.Profile()
+    assert full.pretraining == PretrainingSettings(4000, 256, 0.1, 1e-3, warmup=0.1, seed=0)
+    assert full.reinforcement == ReinforcementSettings(200, 32, 3e-4, 25, evaluation_problems=50, seed=0)
+    assert (full.samples_per_length, full.pass_problems, full.unfinished_pretraining) == (200, 100, False)
+    assert (lab_module.RUN_SEEDS, lab_module.PASS_LENGTHS, lab_module.PASS_KS) == ((0, 1), (4, 6, 8), (1, 8, 64))
+    assert (task.PROMPT_TOKENS, task.RESPONSE_TOKENS, task.VOCABULARY) == (9, 12, 15)
+    estimators = {
+        "reinforce": ("reinforce_advantages", "sum_weights", 0.0, 8),
+        "rloo": ("rloo_advantages", "sum_weights", 0.0, 8),
+        "grpo": ("grpo_advantages", "mean_weights", 0.0, 8),
+        "dr_grpo": ("dr_grpo_advantages", "constant_weights", 0.0, 8),
+        "dr_grpo_cost": ("dr_grpo_advantages", "constant_weights", 0.02, 8),
+    }
+    assert estimators == {
+        name: (e.advantages.__name__, e.weights.__name__, e.length_cost, e.group_size)
+        for name, e in solution.ESTIMATORS.items()
+    }
+
+
+def test_every_evaluation_by_length_has_problems_of_that_length(tmp_path, monkeypatch):
+    lab, seen = Lab.open(tmp_path, jobs=1), []
+
+    def lengths(problems, responses):
+        assert len(problems) == len(responses)
+        seen.append(problems.lengths.tolist())
+        return {"length": 0.0}
+
+    lab.evaluate_by_length(shipped_model("dr_grpo"), lengths)
+    assert seen == [[n] * 3 for n in range(2, 9)]
+    counted = []
+    monkeypatch.setattr(
+        lab_module.training, "count_correct", lambda m, problems, n, g: counted.append((problems, n)) or [n] * 2
+    )
+    for _ in range(2):
+        assert lab.pass_at_k(shipped_model("dr_grpo"), solution.pass_at_k)["6"] == {"1": 1.0, "8": 1.0, "64": 1.0}
+    assert [(problems.lengths.tolist(), n) for problems, n in counted] == [([k] * 2, 64) for k in (4, 6, 8)] * 2
+    # Another model, later, meets the same problems.
+    assert all(torch.equal(a.digits, b.digits) for (a, _), (b, _) in zip(counted[:3], counted[3:], strict=True))
 
 
 def test_a_damaged_model_is_named_and_not_used(tmp_path):
@@ -155,8 +239,11 @@ def test_a_folder_belongs_to_one_run(tmp_path):
         Lab.open(tmp_path, seed=1, jobs=1)
     code = tmp_path / "mine.py"
     code.write_text("pass")
-    with pytest.raises(LabError, match="holds a run with code 'notebook', not"):
+    with pytest.raises(LabError, match="the file with the exercises has changed since the run in"):
         Lab.open(tmp_path, code=code, jobs=1)
+    (tmp_path / "settings.json").write_text("[]")
+    with pytest.raises(LabError, match="settings.json is damaged"):
+        Lab.open(tmp_path, jobs=1)
 
 
 def test_an_unwritable_folder_is_named(tmp_path):
@@ -167,6 +254,11 @@ def test_an_unwritable_folder_is_named(tmp_path):
     with pytest.raises(LabError, match="cannot write to"):
         Lab.open(blocked / "below")
     assert blocked.read_text() == "mine"
+
+
+def test_the_profiles_have_folders_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert Lab.open(jobs=1).out != Lab.open(profile="quick", jobs=1).out
 
 
 def test_the_seed_reaches_pretraining_and_reinforcement(tmp_path):

@@ -96,9 +96,10 @@ def test_the_text_beside_the_checkpoints_is_the_record():
 
 
 def test_the_courses_numbers_lie_in_the_range_of_the_seeds():
-    """All but a handful: each has a chance of about 1 in 370 to lie outside of a range that is right."""
-    odd = fidelity.outside(read_json(fidelity.RECORD)["seeds"])
-    assert len(odd) <= 3, odd
+    """With all seeds, and without those that learned direct answers to three digits and so widen the range."""
+    seeds = read_json(fidelity.RECORD)["seeds"]
+    assert fidelity.outside(seeds) == []
+    assert fidelity.outside({seed: tables for seed, tables in seeds.items() if not fidelity.unusual(tables)}) == []
 
 
 def test_functions_stay_short():

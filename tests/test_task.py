@@ -90,6 +90,8 @@ def test_repeated_problems_stand_in_groups():
         (lambda: sample_problems(5, length=9), "length 9; allowed are 2 to 8"),
         (lambda: sample_problems(5, length=1), "length 1; allowed are 2 to 8"),
         (lambda: sample_problems(0), "0 problems; at least 1 is needed"),
+        (lambda: encode_responses(sample_problems(1), torch.ones(1)), r"worked of torch.float32 \(1,\); allowed"),
+        (lambda: encode_responses(sample_problems(1), torch.ones(2) > 0), r"worked of torch.bool \(2,\); allowed"),
         (lambda: decode([3, 15]), "token 15; allowed are 0 to 14"),
         (lambda: decode([-1]), "token -1; allowed are 0 to 14"),
     ],

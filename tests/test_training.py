@@ -7,12 +7,13 @@ from functools import partial
 import lab16_llm_rl as lab
 import pytest
 import torch
+from reference import plain_log_probs
 
 from labutils import training
+from labutils.checkpoints import save_model
 from labutils.errors import LabError
-from labutils.task import encode_prompts, response_mask
+from labutils.task import encode_prompts
 from labutils.training import PretrainingSettings, ReinforcementSettings
-from labutils.verifier import verify
 
 PRETRAINING = PretrainingSettings(steps=12, batch=8)
 REINFORCEMENT = ReinforcementSettings(steps=6, problems=4, evaluate_every=2, evaluation_problems=2)
@@ -155,8 +156,7 @@ def test_the_learning_rate_follows_the_one_cycle_schedule_across_a_stop(tmp_path
     assert max(rate for rate, _ in used) == pytest.approx(1e-3, rel=0.1)
 
 
-def test_the_optimizer_minimises_the_students_loss(tmp_path):
-    """A loss of zero moves nothing but weight decay; the true loss comes down."""
+def test_pretraining_minimises_the_students_loss():
     settings = PretrainingSettings(steps=60, batch=32)
     losses = []
 
@@ -181,6 +181,38 @@ def test_the_divergence_of_a_policy_from_itself_is_zero():
         torch.Generator().manual_seed(0),
     )  # fmt: skip
     assert metrics["kl"] == 0
+
+
+def test_the_recorded_divergence_is_of_the_policy_from_the_reference():
+    """Two different models: the same responses, scored by the plain forward pass, policy less reference."""
+    policy, reference, problems = training.new_model(0), training.new_model(1), training.evaluation_set(2)
+    metrics = training.evaluate_policy(
+        policy, reference, problems, lab.summarize, lab.kl_per_response, torch.Generator().manual_seed(0)
+    )
+    prompts = encode_prompts(problems)
+    responses = training.rollout.generate(policy, prompts, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        scores = [plain_log_probs(model, prompts, responses).sum(1) for model in (policy, reference)]
+    assert metrics["kl"] == pytest.approx((scores[0] - scores[1]).mean().item(), abs=1e-4)
+    assert metrics["kl"] > 0
+    assert metrics["length"] == lab.summarize(problems, responses)["length"]
+
+
+def test_a_second_ctrl_c_stops_a_step_that_does_not_end():
+    def endless(*_):
+        os.kill(os.getpid(), signal.SIGINT)
+        os.kill(os.getpid(), signal.SIGINT)
+        raise AssertionError("the second interruption was swallowed")
+
+    with pytest.raises(KeyboardInterrupt):
+        pretrain(loss=endless)
+
+
+def test_a_model_in_the_place_of_a_state_is_refused(tmp_path):
+    path = tmp_path / "state.safetensors"
+    save_model(path, training.new_model(0), {"seed": 0})
+    with pytest.raises(LabError, match=r"state\.safetensors holds no state of a run"):
+        pretrain(path)
 
 
 def test_counting_correct_responses_in_chunks_counts_them_all(monkeypatch):
@@ -218,11 +250,3 @@ def test_one_thread_is_given_back():
     with training.one_thread():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == before
-
-
-def test_rewards_of_a_real_rollout_come_from_the_verifier():
-    """No stand-in: a handful of sampled responses, judged one by one."""
-    model, problems = training.new_model(1), training.evaluation_set(1)
-    responses = training.rollout.generate(model, encode_prompts(problems), generator=torch.Generator().manual_seed(0))
-    assert verify(problems, responses).shape == (7,)
-    assert response_mask(responses)[:, 0].all()

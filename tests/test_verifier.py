@@ -60,6 +60,15 @@ def test_every_correct_response_passes_and_each_one_meets_its_own_problem():
     assert rolled.tolist() == (problems.answers == problems.answers.roll(1)).tolist()
 
 
-def test_one_response_a_problem():
-    with pytest.raises(LabError, match=r"responses of shape \(2, 3\); allowed is \(1, R\)"):
-        verify(Problems.from_digits([DIGITS]), torch.zeros(2, 3, dtype=torch.long))
+@pytest.mark.parametrize(
+    ("responses", "message"),
+    [
+        (torch.zeros(2, 3, dtype=torch.long), r"responses of shape \(2, 3\); allowed is \(1, R\)"),
+        (torch.zeros(1, 0, dtype=torch.long), r"responses of shape \(1, 0\); allowed is \(1, R\)"),
+        (torch.zeros(3, dtype=torch.long), r"responses of shape \(3,\); allowed is \(1, R\)"),
+        (torch.zeros(1, 3), r"responses of dtype torch.float32; allowed is torch.int64"),
+    ],
+)
+def test_it_takes_one_response_of_whole_tokens_a_problem(responses, message):
+    with pytest.raises(LabError, match=message):
+        verify(Problems.from_digits([DIGITS]), responses)
