@@ -47,9 +47,9 @@ def run(seeds: int, out: Path) -> None:
 
     def run_seed(seed: int) -> Any:
         folder = out / f"seed{seed}"
-        folder.mkdir(parents=True, exist_ok=True)
-        command = [sys.executable, "-m", "labutils.cli", "run", "--jobs", "1"]
-        with open(folder / "log.txt", "w") as log:
+        out.mkdir(parents=True, exist_ok=True)
+        command = [sys.executable, "-m", "labutils", "run", "--jobs", "1"]
+        with open(out / f"seed{seed}.log", "w") as log:
             subprocess.run([*command, "--seed", str(seed), "--out", str(folder)], check=True, stdout=log, stderr=log)
         return read_json(folder / "tables.json")
 

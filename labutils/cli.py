@@ -11,7 +11,7 @@ import click
 import cloudpickle
 
 from labutils.errors import LabError
-from labutils.lab import PROFILES, Lab
+from labutils.lab import MOST_JOBS, PROFILES, Lab
 
 
 @click.group()
@@ -27,7 +27,7 @@ def commands() -> None:
     "--out", type=click.Path(path_type=Path),
     help="Folder for tables, figures and checkpoints, results/PROFILE by default; a stopped run goes on from it.",
 )  # fmt: skip
-@click.option("--jobs", type=click.IntRange(1), help="Processes and threads at once; all cores by default.")
+@click.option("--jobs", type=click.IntRange(1, MOST_JOBS), help="Processes and threads at once; all cores by default.")
 @click.option(
     "--solution", type=click.Path(path_type=Path), default=Path("solutions/lab16_llm_rl.py"),
     show_default=True, help="The file with the exercise functions; it is run.",
@@ -51,7 +51,10 @@ def _load(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[path.stem] = module
     cloudpickle.register_pickle_by_value(module)
-    spec.loader.exec_module(module)
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise LabError(f"{path}, line {error.lineno}: {error.msg}") from error
     if not hasattr(module, "main"):
         raise LabError(f"{path} has no function main(lab)")
     return module
@@ -78,7 +81,3 @@ def main() -> None:
 def _complain(message: str) -> int:
     click.echo(f"lab16: {' '.join(message.split())}", err=True)
     return 2
-
-
-if __name__ == "__main__":
-    main()

@@ -38,6 +38,7 @@ from labutils.training import (
 
 RUN_SEEDS = (0, 1)  # part 2 runs every estimator from each
 KEPT_POLICIES = ("dr_grpo", "dr_grpo_cost")  # of the first seed: what part 3 evaluates
+MOST_JOBS = 256  # far more threads than that bring the interpreter down
 PASS_LENGTHS, PASS_KS = (4, 6, 8), (1, 8, 64)
 
 
@@ -105,8 +106,8 @@ class Lab:
         if not 0 <= seed < 2**16:
             raise LabError(f"seed {seed}; allowed are 0 to {2**16 - 1}")
         jobs = joblib.cpu_count() if jobs is None else jobs
-        if jobs < 1:
-            raise LabError(f"jobs {jobs}; at least 1 is needed")
+        if not 1 <= jobs <= MOST_JOBS:
+            raise LabError(f"jobs {jobs}; allowed are 1 to {MOST_JOBS}")
         torch.set_num_threads(jobs)
         out = Path("results", profile) if out is None else out
         digest = hashlib.sha256(code.read_bytes()).hexdigest()[:16] if code else "notebook"
@@ -195,7 +196,11 @@ class Lab:
         return table
 
     def report(self, part: str, table: Mapping[str, Any]) -> None:
-        """Print a part's table beside the expected values, add it to tables.json, and draw its figures."""
+        """Print a part's table beside the expected values, add it to tables.json, and draw its figures.
+
+        Raises `LabError` for a number that is not finite.
+        """
+        results.require_finite(part, table)
         if part == "part2":
             self._save_figure("part2_learning_curves", plots.learning_curves(table), plots.LEARNING_CURVES_ALT)
             table = results.mean_of_seeds(table)
@@ -203,8 +208,7 @@ class Lab:
             self._save_figure("part3_by_length", plots.by_length(table), plots.BY_LENGTH_ALT)
             self._save_figure("part3_pass_at_k", plots.pass_at_k(table), plots.PASS_AT_K_ALT)
         path = self.out / "tables.json"
-        tables = read_json(path) if path.exists() else {}
-        write_json(path, dict(sorted({**tables, part: table}.items())))
+        write_json(path, dict(sorted({**_read_table(path), part: table}.items())))
         expected = results.expected_tables(self.profile)
         print(results.table_text(part, table, expected and expected[part]) + "\n")
 
@@ -226,6 +230,8 @@ def shipped_model(name: str) -> Transformer:
 
 def _claim_folder(out: Path, settings: dict[str, Any]) -> None:
     """Make the folder, or go on with it if it holds a run with these settings."""
+    if out.exists() and not out.is_dir():
+        raise LabError(f"cannot write to {out}: it is a file; choose another folder")
     try:
         out.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=out):
@@ -233,19 +239,31 @@ def _claim_folder(out: Path, settings: dict[str, Any]) -> None:
     except OSError as error:
         raise LabError(f"cannot write to {out}: {error.strerror}; choose another folder") from error
     path = out / "settings.json"
-    if not path.exists():
-        write_json(path, settings)
-        return
-    found = read_json(path)
-    if not isinstance(found, dict):
-        raise LabError(f"{path} is damaged: not the settings of a run; choose another folder")
+    if not path.exists() and any(out.iterdir()):
+        raise LabError(f"{out} holds other files; choose an empty folder or a new one")
+    if path.exists() and (out / "state").exists():
+        _require_same_run(out, settings)
+    _read_table(out / "tables.json")
+    write_json(path, settings)
+
+
+def _require_same_run(out: Path, settings: dict[str, Any]) -> None:
+    found = _read_table(out / "settings.json")
     for key, value in settings.items():
         if key == "code" and found.get(key) != value:
             raise LabError(
-                f"the file with the exercises has changed since the run in {out} began; choose another folder"
+                f"the file with the exercises has changed since the run in {out} began; choose or empty the folder"
             )
         if found.get(key) != value:
             raise LabError(f"{out} holds a run with {key} {found.get(key)!r}, not {value!r}; choose another folder")
+
+
+def _read_table(path: Path) -> dict[str, Any]:
+    """The JSON object in the file, empty where there is no file. Raises `LabError` for anything else."""
+    table = read_json(path) if path.exists() else {}
+    if not isinstance(table, dict):
+        raise LabError(f"{path} is damaged: not a JSON object; remove it or choose another folder")
+    return table
 
 
 def _fingerprint(model: Transformer) -> str:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
+
+from labutils.errors import LabError
 
 # Nested tables of numbers: part1 is metric -> digits -> value; part2 is estimator -> step -> metric -> value; part3
 # is model -> metric -> digits -> value, with pass_at_k -> digits -> k -> value among the metrics.
@@ -32,6 +35,15 @@ def expected_tables(profile: str) -> Table | None:
     text = files("labutils").joinpath("data", "expected.json").read_text()
     tables: dict[str, Table] = json.loads(text)
     return tables.get(profile)
+
+
+def require_finite(name: str, table: Table) -> None:
+    """Raise `LabError` for a value of nested tables that is no finite number, naming it by its keys."""
+    for key, value in table.items():
+        if isinstance(value, Mapping):
+            require_finite(f"{name} {key}", value)
+        elif not isinstance(value, (int, float)) or not math.isfinite(value):
+            raise LabError(f"{name} {key} is {value!r}; every number of a table must be finite")
 
 
 def mean_of_seeds(curves: Table) -> dict[str, Any]:

@@ -30,7 +30,10 @@ def run_all(name: str, tasks: Mapping[str, Callable[[], Result]], processes: int
 
         parallel = joblib.Parallel(n_jobs=processes, return_as="generator_unordered", pre_dispatch=processes)
         try:
-            results.update(tqdm(parallel(pending()), desc=name, total=len(tasks)))
+            with tqdm(desc=name, total=len(tasks)) as bar:
+                for key, result in parallel(pending()):
+                    results[key] = result
+                    bar.update(result is not None)
         except Exception:
             if not interrupted():  # else a worker died of the signal while it had no task
                 raise

@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 def command(*arguments, **options):
     return subprocess.Popen(
-        [sys.executable, "-m", "labutils.cli", *map(str, arguments)],
+        [sys.executable, "-m", "labutils", *map(str, arguments)],
         cwd=ROOT, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, **options,
     )  # fmt: skip
 
@@ -34,7 +34,8 @@ def run(*arguments):
         (["run", "--profile", "huge"], "'huge'", "'full', 'quick'"),
         (["run", "--seed", "-1"], "-1", "0<=x<=65535"),
         (["run", "--seed", "one"], "'one'", "integer"),
-        (["run", "--jobs", "0"], "0", "x>=1"),
+        (["run", "--jobs", "0"], "0", "1<=x<=256"),
+        (["run", "--out", ""], ".", "choose an empty folder"),
         (["run", "--solution", "nowhere.py"], "nowhere.py", "--solution"),
         (["run", "--out", "README.md"], "README.md", "choose another folder"),
         (["walk"], "'walk'", "No such command"),
@@ -49,6 +50,23 @@ def test_a_mistake_is_one_line_and_exit_code_2(arguments, value, allowed):
     assert err.count("\n") == 1
     assert value in err
     assert allowed in err
+
+
+def test_an_exercise_file_that_is_no_python_is_named_with_the_line(tmp_path):
+    (tmp_path / "mine.py").write_text("x = 1\ndef (\n")
+    code, _, err = run("run", "--solution", tmp_path / "mine.py", "--out", tmp_path / "out")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "mine.py, line 2: invalid syntax" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_ctrl_c_during_the_imports_is_quiet():
+    process = command("run", start_new_session=True)
+    time.sleep(0.4)
+    os.killpg(process.pid, signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode in (130, -signal.SIGINT)  # the latter before Python has begun to run our code
+    assert "labutils" not in err
 
 
 def test_without_a_command_it_shows_the_commands():

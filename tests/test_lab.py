@@ -121,10 +121,11 @@ def test_a_second_run_trains_nothing_and_leaves_every_file_as_it_was(finished, c
 
 def test_the_processes_do_not_change_the_numbers(finished, tmp_path):
     """Part 2 alone, in two processes, from a copy of part 1's model."""
+    lab = Lab.open(tmp_path, parts=(2,), jobs=2)
     (tmp_path / "checkpoints").mkdir()
     source = finished / "checkpoints" / "pretrained.safetensors"
     (tmp_path / "checkpoints" / source.name).write_bytes(source.read_bytes())
-    solution.main(Lab.open(tmp_path, parts=(2,), jobs=2))
+    solution.main(lab)
     one, two = (json.loads((out / "tables.json").read_text())["part2"] for out in (finished, tmp_path))
     assert one == two
 
@@ -222,7 +223,7 @@ def test_a_damaged_model_is_named_and_not_used(tmp_path):
         ({"profile": "huge"}, "profile 'huge'; allowed are full, quick"),
         ({"parts": (1, 4)}, "part 4; allowed are 1, 2, 3"),
         ({"seed": -1}, "seed -1; allowed are 0 to 65535"),
-        ({"jobs": 0}, "jobs 0; at least 1 is needed"),
+        ({"jobs": 0}, "jobs 0; allowed are 1 to 256"),
     ],
 )
 def test_unknown_settings_are_named_with_what_is_allowed(tmp_path, arguments, message):
@@ -234,22 +235,38 @@ def test_unknown_settings_are_named_with_what_is_allowed(tmp_path, arguments, me
 
 
 def test_a_folder_belongs_to_one_run(tmp_path):
-    Lab.open(tmp_path, seed=0, jobs=1)
+    solution.main(Lab.open(tmp_path, seed=0, parts=(1,), jobs=1))
     with pytest.raises(LabError, match="holds a run with seed 0, not 1; choose another folder"):
         Lab.open(tmp_path, seed=1, jobs=1)
     code = tmp_path / "mine.py"
     code.write_text("pass")
     with pytest.raises(LabError, match="the file with the exercises has changed since the run in"):
         Lab.open(tmp_path, code=code, jobs=1)
-    (tmp_path / "settings.json").write_text("[]")
-    with pytest.raises(LabError, match="settings.json is damaged"):
+    for name in ("tables.json", "settings.json"):
+        (tmp_path / name).write_text("[]")
+        with pytest.raises(LabError, match=f"{name} is damaged: not a JSON object; remove it or choose another"):
+            Lab.open(tmp_path, jobs=1)
+        (tmp_path / name).unlink()
+    with pytest.raises(LabError, match="holds other files; choose an empty folder or a new one"):
         Lab.open(tmp_path, jobs=1)
+
+
+def test_a_folder_in_which_nothing_was_trained_is_free(tmp_path):
+    Lab.open(tmp_path, seed=0, jobs=1)
+    assert Lab.open(tmp_path, seed=1, jobs=1).seed == 1
+
+
+def test_a_number_that_is_not_finite_is_named_and_not_written(tmp_path):
+    lab = Lab.open(tmp_path, jobs=1)
+    with pytest.raises(LabError, match="part1 accuracy 3 is nan; every number of a table must be finite"):
+        lab.report("part1", {"accuracy": {"2": 0.5, "3": math.nan}})
+    assert not (tmp_path / "tables.json").exists()
 
 
 def test_an_unwritable_folder_is_named(tmp_path):
     blocked = tmp_path / "file"
     blocked.write_text("mine")
-    with pytest.raises(LabError, match=f"cannot write to {blocked}"):
+    with pytest.raises(LabError, match=f"cannot write to {blocked}: it is a file"):
         Lab.open(blocked)
     with pytest.raises(LabError, match="cannot write to"):
         Lab.open(blocked / "below")
