@@ -6,7 +6,6 @@ TRL follows in a process of its own. Each group of measurements has its own proc
 
 from __future__ import annotations
 
-import json
 import platform
 import resource
 import statistics
@@ -115,7 +114,7 @@ def policy_steps(policy_name: str, threads: int, group_sizes: tuple[int, ...], r
     for _ in range(rounds):
         contestants[f"lab {min(group_sizes)}"]()
     memory = {"memory lab": peak_memory()}  # before the straightforward path adds to it
-    times = take_turns(contestants, rounds) | memory
+    times = take_turns(contestants, rounds)
     return {str(size): _of_size(times, size) | memory for size in group_sizes}
 
 
@@ -264,7 +263,6 @@ def main(out: Path) -> None:
     result = {"machine": machine(), **measure_all(joblib.cpu_count())}
     write_json(out, result)
     click.echo(f"{result['machine']}\n\n{table(result)}\n\n{memory_text(result)}")
-    click.echo(json.dumps(whole_lab(result)), err=True)
 
 
 if __name__ == "__main__":

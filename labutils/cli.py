@@ -11,7 +11,7 @@ import click
 import cloudpickle
 
 from labutils.errors import LabError
-from labutils.lab import MOST_JOBS, PROFILES, Lab
+from labutils.lab import LARGEST_SEED, MOST_JOBS, PROFILES, Lab
 
 
 @click.group()
@@ -22,7 +22,7 @@ def commands() -> None:
 @commands.command()
 @click.option("--part", type=click.Choice(["1", "2", "3", "all"]), default="all", show_default=True)
 @click.option("--profile", type=click.Choice(list(PROFILES)), default="full", show_default=True)
-@click.option("--seed", type=click.IntRange(0, 2**16 - 1), default=0, show_default=True)
+@click.option("--seed", type=click.IntRange(0, LARGEST_SEED), default=0, show_default=True)
 @click.option(
     "--out", type=click.Path(path_type=Path),
     help="Folder for tables, figures and checkpoints, results/PROFILE by default; a stopped run goes on from it.",

@@ -38,6 +38,7 @@ from labutils.training import (
 
 RUN_SEEDS = (0, 1)  # part 2 runs every estimator from each
 KEPT_POLICIES = ("dr_grpo", "dr_grpo_cost")  # of the first seed: what part 3 evaluates
+LARGEST_SEED = 2**16 - 1  # so that the seeds of evaluations, derived from it, fit into PyTorch's 32 bits
 MOST_JOBS = 256  # far more threads than that bring the interpreter down
 PASS_LENGTHS, PASS_KS = (4, 6, 8), (1, 8, 64)
 
@@ -103,8 +104,8 @@ class Lab:
             raise LabError(f"profile {profile!r}; allowed are {', '.join(PROFILES)}")
         if wrong := [part for part in parts if part not in (1, 2, 3)]:
             raise LabError(f"part {wrong[0]!r}; allowed are 1, 2, 3")
-        if not 0 <= seed < 2**16:
-            raise LabError(f"seed {seed}; allowed are 0 to {2**16 - 1}")
+        if not 0 <= seed <= LARGEST_SEED:
+            raise LabError(f"seed {seed}; allowed are 0 to {LARGEST_SEED}")
         jobs = joblib.cpu_count() if jobs is None else jobs
         if not 1 <= jobs <= MOST_JOBS:
             raise LabError(f"jobs {jobs}; allowed are 1 to {MOST_JOBS}")
@@ -135,6 +136,7 @@ class Lab:
         Each estimator runs from each of the two seeds. The Dr. GRPO policies of the first are kept for part 3.
         """
         start = self.model("pretrained")
+        fingerprint = _fingerprint(start)
         problems = training.evaluation_set(self.sizes.reinforcement.evaluation_problems)
 
         def evaluate(policy: Transformer, generator: torch.Generator) -> dict[str, float]:
@@ -145,7 +147,7 @@ class Lab:
             settings = replace(self.sizes.reinforcement, seed=len(RUN_SEEDS) * self.seed + seed)
             for name, estimator in estimators.items():
                 run = f"{name}-seed{seed}"
-                about = {"estimator": name, "start": _fingerprint(start), "length_cost": estimator.length_cost,
+                about = {"estimator": name, "start": fingerprint, "length_cost": estimator.length_cost,
                          "group_size": estimator.group_size}  # fmt: skip
                 arguments = (start, step_function, estimator, evaluate, settings, self._state(run), about)
                 tasks[run] = partial(training.reinforce, *arguments, progress=False)

@@ -98,18 +98,15 @@ def pass_at_k(table: Table) -> Figure:
     return figure
 
 
-def save(figure: Figure, stem: Path, alt: str) -> list[Path]:
-    """Write the figure as PNG and SVG, each with `alt` as its description; returns the paths."""
-    paths = []
+def save(figure: Figure, stem: Path, alt: str) -> None:
+    """Write the figure as PNG and SVG, each with `alt` as its description."""
     for suffix in (".png", ".svg"):
-        buffer, path = BytesIO(), stem.with_suffix(suffix)
+        buffer = BytesIO()
         # Fixed ids and no date: the same numbers give the same file.
         with matplotlib.rc_context({"svg.hashsalt": "lab16"}):
             metadata = {"Description": alt} | ({"Date": None} if suffix == ".svg" else {})
             figure.savefig(buffer, format=suffix[1:], dpi=150, metadata=metadata)
-        write_atomically(path, buffer.getvalue())
-        paths.append(path)
-    return paths
+        write_atomically(stem.with_suffix(suffix), buffer.getvalue())
 
 
 def _panels(count: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:

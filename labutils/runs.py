@@ -18,7 +18,6 @@ def run_all(name: str, tasks: Mapping[str, Callable[[], Result]], processes: int
 
     An interruption lets the tasks under way save their state, starts no other, and raises `KeyboardInterrupt`.
     """
-
     results: dict[str, Result | None] = {}
     with delayed_interrupt() as interrupted:
 

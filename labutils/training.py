@@ -286,7 +286,7 @@ class Loop:
                 metrics = take_step()
                 state.step += 1
                 bar.update()
-                if state.step % self.save_every == 0 or state.step == self.steps:
+                if self._is_due(state):
                     self._record(state, observe)
                     bar.set_postfix({key: f"{value:.3g}" for key, value in metrics.items()})
                     self._save(state)
@@ -296,10 +296,11 @@ class Loop:
                     raise KeyboardInterrupt(f"{self.name} stopped after step {state.step}")
 
     def _record(self, state: TrainingState, observe: Callable[[], dict[str, float]] | None) -> None:
-        if observe is not None and state.step not in state.history:
-            due = state.step % self.save_every == 0 or state.step == self.steps
-            if due:
-                state.history[state.step] = observe()
+        if observe is not None and self._is_due(state) and state.step not in state.history:
+            state.history[state.step] = observe()
+
+    def _is_due(self, state: TrainingState) -> bool:
+        return state.step % self.save_every == 0 or state.step == self.steps
 
     def _save(self, state: TrainingState) -> None:
         if self.path is not None:
