@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import base64
+import html
+from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
+from typing import Any
 
 import matplotlib
 from matplotlib.axes import Axes
@@ -96,6 +100,21 @@ def pass_at_k(table: Table) -> Figure:
         axis.set_ylim(0, 1.03)
     axes[0].legend(fontsize="small", loc="lower right")
     return figure
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A figure with its description, as a notebook shows it; the description stands for it where pictures do not."""
+
+    figure: Figure
+    alt: str
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        buffer = BytesIO()
+        self.figure.savefig(buffer, format="png", dpi=90)
+        data = base64.b64encode(buffer.getvalue()).decode()
+        image = f'<img alt="{html.escape(self.alt)}" src="data:image/png;base64,{data}">'
+        return {"text/html": image, "text/plain": f"[picture: {self.alt}]"}
 
 
 def save(figure: Figure, stem: Path, alt: str) -> None:
