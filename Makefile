@@ -1,17 +1,29 @@
-# make lab    sets everything up and runs the lab (ARGS="--profile quick" for a small one)
-# make test   sets everything up and runs the tests
-# make bench  sets everything up, with the library that the speed is compared with, and runs the benchmark
+# make lab        sets everything up and runs the lab (ARGS="--profile quick" for a small one)
+# make test       sets everything up and runs the tests
+# make notebooks  builds the notebooks, the self-checks' numbers and all else that is generated
+# make calibrate  measures the bands of the tables again, about two hours
+# make bench      sets everything up, with the library that the speed is compared with, and runs the benchmark
 
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: lab test bench format clean
+.PHONY: lab test notebooks calibrate bench format clean
 
 lab: .venv/installed
 	$(BIN)/lab16 run $(ARGS)
 
 test: .venv/installed
 	$(BIN)/python -m pytest $(ARGS)
+
+notebooks: .venv/installed
+	$(BIN)/python solutions/build.py $(ARGS)
+
+calibrate: .venv/installed
+	for profile in full quick; do \
+		PYTHONPATH=solutions $(BIN)/python benchmarks/calibrate.py run --profile $$profile && \
+		PYTHONPATH=solutions $(BIN)/python benchmarks/calibrate.py mistakes --profile $$profile || exit 1; \
+	done
+	PYTHONPATH=solutions $(BIN)/python benchmarks/calibrate.py write
 
 bench: .venv/installed-bench
 	PYTHONPATH=solutions $(BIN)/python benchmarks/speed.py $(ARGS)

@@ -23,7 +23,7 @@ from machine import machine
 from tqdm import tqdm
 
 from labutils.checkpoints import read_json, write_json
-from labutils.results import expected_tables
+from labutils.results import course_tables
 
 HERE = Path(__file__).parent
 RECORD = HERE / "fidelity.json"
@@ -86,7 +86,7 @@ def report() -> None:
 def outside(seeds: dict[str, Any]) -> list[str]:
     """The course's numbers, a line each, that lie outside what the seeds span, widened by sampling error."""
     lines = []
-    for path, expected in entries(expected_tables("full")):
+    for path, expected in entries(course_tables()):
         values = [lookup(tables, path) for tables in seeds.values()]
         low, high = (allowed(path, values, side) for side in (-1, 1))
         if not low <= expected <= high:

@@ -42,9 +42,9 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise
 
 
-def write_json(path: Path, value: Any) -> None:
-    """Write `value` as indented JSON, atomically."""
-    write_atomically(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
+def write_json(path: Path, value: Any, indent: int | None = 1) -> None:
+    """Write `value` as JSON, atomically; without an indent on one line."""
+    write_atomically(path, (json.dumps(value, indent=indent, allow_nan=False) + "\n").encode())
 
 
 def read_json(path: Path) -> Any:
@@ -76,6 +76,22 @@ def load_checkpoint(path: Path) -> tuple[dict[str, Tensor], dict[str, Any]]:
     if digest != _digest(tensors, metadata["about"]) or not isinstance(about, dict):
         raise DamagedFile(f"{path} is damaged: its content does not match its digest")
     return tensors, about
+
+
+def read_description(path: Path) -> dict[str, Any]:
+    """The description in a file of `save_checkpoint`, without reading its tensors, and so without checking them.
+
+    Raises `LabError` where there is none.
+    """
+    try:
+        with open(path, "rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(min(size, LARGEST_FILE)))
+        return dict(json.loads(header["__metadata__"]["about"]))
+    except OSError as error:
+        raise LabError(f"cannot read {path}: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise DamagedFile(f"{path} is damaged: not a checkpoint of this lab ({error})") from error
 
 
 def save_model(path: Path, model: Transformer, about: dict[str, Any]) -> None:

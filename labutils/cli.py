@@ -36,7 +36,7 @@ def run(part: str, profile: str, seed: int, out: Path | None, jobs: int | None, 
     """Run the lab: train, evaluate, print the tables beside the expected values, draw the figures."""
     parts = (1, 2, 3) if part == "all" else (int(part),)
     module = _load(solution)
-    lab = Lab.open(out, profile, seed, parts, jobs, solution)
+    lab = Lab.open(out, profile, seed, parts, jobs)
     module.main(lab)
     click.echo(f"tables, figures and checkpoints are in {lab.out}")
 

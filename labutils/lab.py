@@ -8,9 +8,10 @@ DIR/state/          what a stopped run goes on from
 
 from __future__ import annotations
 
-import hashlib
+import os
 import tempfile
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from importlib.resources import as_file, files
@@ -19,17 +20,20 @@ from typing import Any
 
 import joblib
 import torch
-from matplotlib.figure import Figure
 from torch import Tensor
 
 from labutils import plots, results, training
 from labutils.checkpoints import load_model, read_json, save_model, write_json
 from labutils.errors import LabError
+from labutils.fingerprints import code_fingerprint, model_fingerprint
 from labutils.model import Transformer
-from labutils.runs import run_all
+from labutils.results import TableView, expected_table
+from labutils.runs import followed, run_all
 from labutils.task import sample_problems
+from labutils.tolerance import bands
 from labutils.training import (
     Estimator,
+    History,
     PretrainingSettings,
     ReinforcementSettings,
     StepFunction,
@@ -74,7 +78,10 @@ PROFILES = {
 
 @dataclass(frozen=True)
 class Lab:
-    """One run of the lab, made by `Lab.open`."""
+    """One run of the lab, made by `Lab.open` or `Lab.for_notebook`.
+
+    shipped_start: parts 2 and 3 start from the lab's pretrained model, whether part 1 has run or not.
+    """
 
     out: Path
     profile: str
@@ -82,6 +89,7 @@ class Lab:
     parts: tuple[int, ...]
     jobs: int
     sizes: Profile = field(repr=False)
+    shipped_start: bool = False
 
     @classmethod
     def open(
@@ -91,12 +99,10 @@ class Lab:
         seed: int = 0,
         parts: tuple[int, ...] = (1, 2, 3),
         jobs: int | None = None,
-        code: Path | None = None,
     ) -> Lab:
         """Check the arguments, prepare the folder, and set PyTorch's threads to `jobs`.
 
         out: the run's folder; None stands for results/PROFILE. jobs: processes and threads; None stands for all cores.
-        code: the file with the exercise functions; a folder belongs to one version of it.
         Raises `LabError` for an unknown profile or part, a folder that cannot be written, or one that holds a run
         with other settings.
         """
@@ -111,16 +117,33 @@ class Lab:
             raise LabError(f"jobs {jobs}; allowed are 1 to {MOST_JOBS}")
         torch.set_num_threads(jobs)
         out = Path("results", profile) if out is None else out
-        digest = hashlib.sha256(code.read_bytes()).hexdigest()[:16] if code else "notebook"
-        _claim_folder(out, {"profile": profile, "seed": seed, "code": digest})
+        _claim_folder(out, {"profile": profile, "seed": seed})
         sizes = PROFILES[profile]
         sizes = replace(sizes, pretraining=replace(sizes.pretraining, seed=seed))
-        return cls(out, profile, seed, parts, jobs, sizes)
+        return cls(out, profile, seed, parts, jobs, sizes, sizes.unfinished_pretraining)
+
+    @classmethod
+    def for_notebook(cls) -> Lab:
+        """The run of the notebooks, in results/PROFILE beside them; LAB16_PROFILE names the profile, "full" if unset.
+
+        Each notebook stands on its own: parts 2 and 3 start from the pretrained model that comes with the lab, which
+        is the same for everyone.
+        """
+        return replace(cls.open(profile=os.environ.get("LAB16_PROFILE", "full")), shipped_start=True)
 
     def pretrain(self, loss: training.LossFunction) -> Transformer:
-        """Part 1's model, trained or read from the folder where an earlier call finished it."""
-        settings = self.sizes.pretraining
-        state = training.pretrain(loss, settings, self._state("pretraining"))
+        """Part 1's model, trained or read from the folder where an earlier call with the same code finished it.
+
+        In a notebook the loss is drawn as it falls.
+        """
+        settings, live, code = self.sizes.pretraining, plots.LivePicture(), code_fingerprint(loss)
+
+        def watch(history: History) -> None:
+            live.draw(lambda: plots.pretraining_curve(history, settings.steps))
+
+        path = self._state(f"pretraining-{code}")
+        state = training.pretrain(loss, settings, path, {"code": code}, watch)
+        watch(state.history)
         save_model(self._checkpoint("pretrained"), state.model, state.about)
         return state.model
 
@@ -133,34 +156,50 @@ class Lab:
     ) -> dict[str, dict[int, dict[int, dict[str, float]]]]:
         """Part 2's runs: estimator -> seed -> step -> metrics, all on one evaluation set.
 
-        Each estimator runs from each of the two seeds. The Dr. GRPO policies of the first are kept for part 3.
+        Each estimator runs from each of the two seeds. The Dr. GRPO policies of the first are kept for part 3. A run
+        that an earlier call finished with the same code is not repeated. In a notebook the curves are drawn as they
+        grow.
         """
         start = self.model("pretrained")
-        fingerprint = _fingerprint(start)
         problems = training.evaluation_set(self.sizes.reinforcement.evaluation_problems)
 
         def evaluate(policy: Transformer, generator: torch.Generator) -> dict[str, float]:
             return training.evaluate_policy(policy, start, problems, summarize, kl_per_response, generator)
 
-        tasks = {}
+        tasks, paths = {}, {}
         for seed in RUN_SEEDS:
             settings = replace(self.sizes.reinforcement, seed=len(RUN_SEEDS) * self.seed + seed)
             for name, estimator in estimators.items():
-                run = f"{name}-seed{seed}"
-                about = {"estimator": name, "start": fingerprint, "length_cost": estimator.length_cost,
-                         "group_size": estimator.group_size}  # fmt: skip
-                arguments = (start, step_function, estimator, evaluate, settings, self._state(run), about)
+                code = (step_function, estimator.advantages, estimator.weights, summarize, kl_per_response)
+                about = {"estimator": name, "start": model_fingerprint(start), "code": code_fingerprint(*code),
+                         "length_cost": estimator.length_cost, "group_size": estimator.group_size}  # fmt: skip
+                run = name, seed
+                paths[run] = self._state(f"{name}-seed{seed}-{about['code']}")
+                arguments = (start, step_function, estimator, evaluate, settings, paths[run], about)
                 tasks[run] = partial(training.reinforce, *arguments, progress=False)
-        states = run_all("reinforcement learning", tasks, self.jobs)
+        with self._followed(paths):
+            states = run_all("reinforcement learning", tasks, self.jobs)
         for name in set(KEPT_POLICIES) & set(estimators):
-            state = states[f"{name}-seed{RUN_SEEDS[0]}"]
+            state = states[name, RUN_SEEDS[0]]
             save_model(self._checkpoint(name), state.model, state.about)
-        return {name: {seed: states[f"{name}-seed{seed}"].history for seed in RUN_SEEDS} for name in estimators}
+        return {name: {seed: states[name, seed].history for seed in RUN_SEEDS} for name in estimators}
+
+    def _followed(self, paths: Mapping[tuple[str, int], Path]) -> AbstractContextManager[None]:
+        """A progress bar over all runs, and their curves as they grow."""
+        live, steps = plots.LivePicture(), self.sizes.reinforcement.steps
+
+        def watch(histories: dict[Path, History]) -> None:
+            curves: dict[str, dict[int, History]] = {}
+            for (name, seed), path in paths.items():
+                if path in histories:
+                    curves.setdefault(name, {})[seed] = histories[path]
+            live.draw(lambda: plots.learning_curves(curves, steps))
+
+        return followed("reinforcement learning", paths.values(), steps, watch)
 
     def model(self, name: str) -> Transformer:
-        """The model "pretrained", "dr_grpo" or "dr_grpo_cost": this run's own, or the lab's where part 1 has not run.
+        """The model "pretrained", "dr_grpo" or "dr_grpo_cost": this run's own, or the lab's where it has none.
 
-        The quick profile's parts 2 and 3 start from the lab's pretrained model in any case.
         Says in one line when it is the lab's. Raises `LabError` where part 1 has run but not the part that makes it.
         """
         model, reason = self._find(name)
@@ -171,15 +210,16 @@ class Lab:
     def _find(self, name: str) -> tuple[Transformer, str]:
         """The model, and why it is the lab's; no reason where it is this run's own."""
         path = self._checkpoint(name)
-        if name == "pretrained" and self.sizes.unfinished_pretraining:
+        if name == "pretrained" and self.shipped_start:
             steps = self.sizes.pretraining.steps
-            return shipped_model(name), f"the {self.profile} profile trains it for {steps} steps only"
+            short = f"the {self.profile} profile trains it for {steps} steps only"
+            return shipped_model(name), short if self.sizes.unfinished_pretraining else "everyone starts from the same"
         if path.exists():
             model, about = load_model(path)
-            if name != "pretrained" and about.get("start") != _fingerprint(self._find("pretrained")[0]):
+            if name != "pretrained" and about.get("start") != model_fingerprint(self._find("pretrained")[0]):
                 raise LabError(f"{path} was trained from another pretrained model; choose another folder")
             return model, ""
-        if self._checkpoint("pretrained").exists():
+        if self._checkpoint("pretrained").exists() and not self.shipped_start:
             raise LabError(f"{path} does not exist; run part 2 first")
         return shipped_model(name), f"part {1 if name == 'pretrained' else 2} has not run in {self.out}"
 
@@ -197,25 +237,27 @@ class Lab:
             table[str(length)] = {str(k): sum(estimate(samples, c, k) for c in counts) / len(counts) for k in PASS_KS}
         return table
 
-    def report(self, part: str, table: Mapping[str, Any]) -> None:
-        """Print a part's table beside the expected values, add it to tables.json, and draw its figures.
+    def report(self, part: str, table: Mapping[str, Any]) -> TableView:
+        """A part's table beside the expected values; it is added to tables.json, and its figures are drawn.
 
         Raises `LabError` for a number that is not finite.
         """
         results.require_finite(part, table)
         if part == "part2":
-            self._save_figure("part2_learning_curves", plots.learning_curves(table), plots.LEARNING_CURVES_ALT)
+            self._save_picture("part2_learning_curves", plots.learning_curves(table))
             table = results.mean_of_seeds(table)
         if part == "part3":
-            self._save_figure("part3_by_length", plots.by_length(table), plots.BY_LENGTH_ALT)
-            self._save_figure("part3_pass_at_k", plots.pass_at_k(table), plots.PASS_AT_K_ALT)
+            self._save_picture("part3_by_length", plots.by_length(table))
+            self._save_picture("part3_pass_at_k", plots.pass_at_k(table))
         path = self.out / "tables.json"
         write_json(path, dict(sorted({**_read_table(path), part: table}.items())))
-        expected = results.expected_tables(self.profile)
-        print(results.table_text(part, table, expected and expected[part]) + "\n")
+        # The bands of parts 2 and 3 are those of runs from the lab's model.
+        fits = part in ("part1", "part1_shipped") or self.shipped_start
+        found = bands(self.profile, part) if fits else None
+        return TableView(part, self.profile, table, expected_table(self.profile, part), found)
 
-    def _save_figure(self, name: str, figure: Figure, alt: str) -> None:
-        plots.save(figure, self.out / "figures" / name, alt)
+    def _save_picture(self, name: str, picture: plots.Picture) -> None:
+        plots.save(picture, self.out / "figures" / name)
 
     def _checkpoint(self, name: str) -> Path:
         return self.out / "checkpoints" / f"{name}.safetensors"
@@ -252,10 +294,6 @@ def _claim_folder(out: Path, settings: dict[str, Any]) -> None:
 def _require_same_run(out: Path, settings: dict[str, Any]) -> None:
     found = _read_table(out / "settings.json")
     for key, value in settings.items():
-        if key == "code" and found.get(key) != value:
-            raise LabError(
-                f"the file with the exercises has changed since the run in {out} began; choose or empty the folder"
-            )
         if found.get(key) != value:
             raise LabError(f"{out} holds a run with {key} {found.get(key)!r}, not {value!r}; choose another folder")
 
@@ -266,10 +304,3 @@ def _read_table(path: Path) -> dict[str, Any]:
     if not isinstance(table, dict):
         raise LabError(f"{path} is damaged: not a JSON object; remove it or choose another folder")
     return table
-
-
-def _fingerprint(model: Transformer) -> str:
-    digest = hashlib.sha256()
-    for value in model.state_dict().values():
-        digest.update(value.numpy().tobytes())
-    return digest.hexdigest()[:16]

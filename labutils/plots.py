@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import base64
 import html
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import IPython
 import matplotlib
+from IPython.display import display
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from labutils.checkpoints import write_atomically
-from labutils.results import ESTIMATOR_TITLES, Table
+from labutils.results import ESTIMATOR_TITLES
+from labutils.task import VOCABULARY
+from labutils.tolerance import Table
 
 COLOURS = {
     "reinforce": "#0072B2",
@@ -38,21 +44,58 @@ AXIS_LABELS = {
     "kl": "KL from pretrained (nats per response)",
     "length": "response length (tokens)",
 }
-LEARNING_CURVES_ALT = (
-    "Three panels against the training step: accuracy, share of responses that write the states, and KL from the "
-    "pretrained model, a line for each estimator and seed."
-)
-BY_LENGTH_ALT = (
-    "Two panels against the number of digits: accuracy and response length, of the pretrained model and of the "
-    "two Dr. GRPO policies."
-)
-PASS_AT_K_ALT = "pass@k against k, a panel for each number of digits, before and after reinforcement learning."
 
 
-def learning_curves(curves: Table) -> Figure:
+@dataclass(frozen=True)
+class Picture:
+    """A figure with its description, as a notebook shows it; the description stands for it where pictures do not."""
+
+    figure: Figure
+    alt: str
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        buffer = BytesIO()
+        self.figure.savefig(buffer, format="png", dpi=90)
+        data = base64.b64encode(buffer.getvalue()).decode()
+        image = f'<img style="max-width: 100%" alt="{html.escape(self.alt)}" src="data:image/png;base64,{data}">'
+        return {"text/html": image, "text/plain": f"[picture: {self.alt}]"}
+
+
+class LivePicture:
+    """A picture that a notebook shows where this is made, and draws anew in place; elsewhere nothing is shown."""
+
+    def __init__(self) -> None:
+        shell = IPython.get_ipython() if IPython.core.interactiveshell.InteractiveShell.initialized() else None
+        self._handle = display(_Nothing(), display_id=True) if hasattr(shell, "kernel") else None
+
+    def draw(self, picture: Callable[[], Picture]) -> None:
+        """Show what the function gives; it is not called where nothing is shown."""
+        if self._handle is not None:
+            self._handle.update(picture())
+
+
+class _Nothing:
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        return {"text/html": "", "text/plain": ""}
+
+
+def pretraining_curve(history: Mapping[int, Table], steps: int) -> Picture:
+    """The loss against the step, of `steps` in all, from step -> {"loss": nats per token}; one batch a point."""
+    figure, (axis,) = _panels(1, (7, 3))
+    axis.plot(list(history), [metrics["loss"] for metrics in history.values()], color=COLOURS["reinforce"])
+    axis.set_xlim(0, steps)
+    axis.set_ylim(0, 3)
+    axis.axhline(math.log(VOCABULARY), color="#000000", linestyle=":", label="a uniform guess, ln 15")
+    axis.set_xlabel("training step")
+    axis.set_ylabel("loss (nats per token)")
+    axis.legend(fontsize="small")
+    return Picture(figure, "Pretraining loss against the training step, with the loss of a uniform guess as a line.")
+
+
+def learning_curves(curves: Table, steps: int | None = None) -> Picture:
     """Accuracy, writing rate and KL against the step, from estimator -> seed -> step -> metrics.
 
-    The first seed is solid and the second dashed.
+    The first seed is solid and the second dashed. steps: where the axis ends while the curves still grow.
     """
     figure, axes = _panels(3, (12, 3.8))
     for axis, metric in zip(axes, ("accuracy", "writes_states", "kl"), strict=True):
@@ -61,15 +104,20 @@ def learning_curves(curves: Table) -> Figure:
                 label = f"{_title(estimator)}, seed {seed}"
                 values = {step: metrics[metric] for step, metrics in run.items()}
                 _draw(axis, estimator, values, style, label)
+        axis.set_xlim(0, steps)
         axis.set_xlabel("training step")
         axis.set_ylabel(AXIS_LABELS[metric])
         axis.set_ylim(0, None if metric == "kl" else 1.03)
     handles, labels = axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc="outside lower center", ncols=5, fontsize="small")
-    return figure
+    alt = (
+        "Three panels against the training step: accuracy, share of responses that write the states, and KL from the "
+        "pretrained model, a line for each estimator and seed."
+    )
+    return Picture(figure, alt)
 
 
-def by_length(table: Table) -> Figure:
+def by_length(table: Table) -> Picture:
     """Accuracy and response length by number of digits, from part 3's table."""
     figure, axes = _panels(2, (9, 3.6))
     for axis, metric in zip(axes, ("accuracy", "length"), strict=True):
@@ -80,10 +128,14 @@ def by_length(table: Table) -> Figure:
         axis.set_ylabel(AXIS_LABELS[metric])
         axis.set_ylim(0, 1.03 if metric == "accuracy" else 12.5)
     axes[0].legend(fontsize="small")
-    return figure
+    alt = (
+        "Two panels against the number of digits: accuracy and response length, of the pretrained model and of the "
+        "two Dr. GRPO policies."
+    )
+    return Picture(figure, alt)
 
 
-def pass_at_k(table: Table) -> Figure:
+def pass_at_k(table: Table) -> Picture:
     """pass@k against k on a logarithmic axis, a panel per number of digits, from part 3's table."""
     lengths = list(table["pretrained"]["pass_at_k"])
     figure, axes = _panels(len(lengths), (9, 3.2))
@@ -99,32 +151,18 @@ def pass_at_k(table: Table) -> Figure:
         axis.set_title(f"{digits} digits", fontsize="medium")
         axis.set_ylim(0, 1.03)
     axes[0].legend(fontsize="small", loc="lower right")
-    return figure
+    alt = "pass@k against k, a panel for each number of digits, before and after reinforcement learning."
+    return Picture(figure, alt)
 
 
-@dataclass(frozen=True)
-class Picture:
-    """A figure with its description, as a notebook shows it; the description stands for it where pictures do not."""
-
-    figure: Figure
-    alt: str
-
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        buffer = BytesIO()
-        self.figure.savefig(buffer, format="png", dpi=90)
-        data = base64.b64encode(buffer.getvalue()).decode()
-        image = f'<img alt="{html.escape(self.alt)}" src="data:image/png;base64,{data}">'
-        return {"text/html": image, "text/plain": f"[picture: {self.alt}]"}
-
-
-def save(figure: Figure, stem: Path, alt: str) -> None:
-    """Write the figure as PNG and SVG, each with `alt` as its description."""
+def save(picture: Picture, stem: Path) -> None:
+    """Write the picture as PNG and SVG, each with its description."""
     for suffix in (".png", ".svg"):
         buffer = BytesIO()
         # Fixed ids and no date: the same numbers give the same file.
         with matplotlib.rc_context({"svg.hashsalt": "lab16"}):
-            metadata = {"Description": alt} | ({"Date": None} if suffix == ".svg" else {})
-            figure.savefig(buffer, format=suffix[1:], dpi=150, metadata=metadata)
+            metadata = {"Description": picture.alt} | ({"Date": None} if suffix == ".svg" else {})
+            picture.figure.savefig(buffer, format=suffix[1:], dpi=150, metadata=metadata)
         write_atomically(stem.with_suffix(suffix), buffer.getvalue())
 
 

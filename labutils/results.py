@@ -1,19 +1,29 @@
-"""The lab's tables: their text, laid out as in the course, and the expected values beside them."""
+"""The lab's tables: their text, laid out as in the course, and the expected values beside them.
+
+part1 is metric -> digits -> value, and so is part1_shipped, of the checkpoint that comes with the lab; part2 is
+estimator -> step -> metric -> value; part3 is model -> metric -> digits -> value, with pass_at_k -> digits -> k ->
+value among the metrics.
+"""
 
 from __future__ import annotations
 
+import html
 import json
-import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from importlib.resources import files
 from typing import Any
 
 from labutils.errors import LabError
+from labutils.tolerance import Deviation, Table, bands, deviations, entries, is_number
 
-# Nested tables of numbers: part1 is metric -> digits -> value; part2 is estimator -> step -> metric -> value; part3
-# is model -> metric -> digits -> value, with pass_at_k -> digits -> k -> value among the metrics.
-Table = Mapping[str, Any]
+Keys = tuple[str, ...]  # what leads to one number of a table
+Rows = list[tuple[tuple[str, ...], list[list[Keys]]]]  # labels, and the numbers in each column
 
+TABLE_MIME = "application/vnd.lab16.table+json"
+PART2_METRICS = ("accuracy", "writes_states", "kl")
+PART2_LEGEND = "accuracy / rate of writing the states / KL from the pretrained model (nats per response)"
 METRICS = {"accuracy": "accuracy", "writes_states": "writes states", "length": "length"}
 ESTIMATOR_TITLES = {
     "reinforce": "REINFORCE",
@@ -25,16 +35,28 @@ ESTIMATOR_TITLES = {
 MODEL_TITLES = {"pretrained": "pretrained", "dr_grpo": "Dr. GRPO", "dr_grpo_cost": "+ length cost"}
 TITLES = {
     "part1": "Part 1: the pretrained model, by number of digits",
+    "part1_shipped": "Part 1: the pretrained model that comes with the lab, by number of digits",
     "part2": "Part 2: reinforcement learning, five estimators, mean of the seeds",
     "part3": "Part 3: before and after reinforcement learning, by number of digits",
 }
 
 
-def expected_tables(profile: str) -> Table | None:
-    """The course's numbers for a profile, in the layout of `tables.json`; None where there are none."""
-    text = files("labutils").joinpath("data", "expected.json").read_text()
-    tables: dict[str, Table] = json.loads(text)
-    return tables.get(profile)
+def course_tables() -> dict[str, Table]:
+    """The course's numbers, of the full profile, in the layout of `tables.json`."""
+    tables: dict[str, Table] = json.loads(files("labutils").joinpath("data", "expected.json").read_text())["full"]
+    return tables
+
+
+def expected_table(profile: str, part: str) -> Table | None:
+    """What a part's table is compared with: the course's numbers, or for the quick profile the mean of many seeds."""
+    if profile == "full":
+        return course_tables()[part.removesuffix("_shipped")]
+    found = bands(profile, part)
+    return found and _means(found)
+
+
+def _means(bands: Table) -> dict[str, Any]:
+    return {key: _means(value) if isinstance(value, Mapping) else value[2] for key, value in bands.items()}
 
 
 def require_finite(name: str, table: Table) -> None:
@@ -42,7 +64,7 @@ def require_finite(name: str, table: Table) -> None:
     for key, value in table.items():
         if isinstance(value, Mapping):
             require_finite(f"{name} {key}", value)
-        elif not isinstance(value, (int, float)) or not math.isfinite(value):
+        elif not is_number(value):
             raise LabError(f"{name} {key} is {value!r}; every number of a table must be finite")
 
 
@@ -52,80 +74,165 @@ def mean_of_seeds(curves: Table) -> dict[str, Any]:
     for estimator, seeds in curves.items():
         runs = list(seeds.values())
         table[estimator] = {
-            str(step): {
-                metric: sum(run[step][metric] for run in runs) / len(runs)
-                for metric in ("accuracy", "writes_states", "kl")
-            }
+            str(step): {metric: sum(run[step][metric] for run in runs) / len(runs) for metric in PART2_METRICS}
             for step in runs[0]
         }
     return table
 
 
-def table_text(part: str, table: Table, expected: Table | None) -> str:
-    """The table of "part1", "part2" or "part3" as text, the expected values in the line below each line."""
-    lines = {"part1": _part1_lines, "part2": _part2_lines, "part3": _part3_lines}[part]
-    note = "" if expected else " (no expected values for this profile)"
-    return "\n".join([f"=== {TITLES[part]}{note} ===", *lines(table, expected)])
+@dataclass(frozen=True)
+class Block:
+    """Rows of a table under one heading.
+
+    heading: names of the label columns. columns: names of the others. forms: how the numbers of a cell are written.
+    expected_labels, label_widths, width: of the text form, in characters.
+    """
+
+    heading: tuple[str, ...]
+    columns: list[str]
+    rows: Rows
+    forms: tuple[str, ...]
+    expected_labels: tuple[str, ...]
+    label_widths: tuple[int, ...]
+    width: int = 8
+
+    def line(self, labels: Sequence[str], cells: Sequence[str]) -> str:
+        """A line of the text form."""
+        start = "".join(f"{label:<{width}}" for label, width in zip(labels, self.label_widths, strict=True))
+        return "  " + start + "".join(f"{cell:>{self.width}}" for cell in cells)
 
 
-def _part1_lines(table: Table, expected: Table | None) -> list[str]:
-    lines = [_line("digits", table["accuracy"])]
-    for metric, title in METRICS.items():
-        lines += _pair(title, table[metric], expected and expected[metric], "{:.2f}")
-    return lines
+@dataclass(frozen=True)
+class TableView:
+    """A part's table as text, as HTML and as numbers, with the expected value and the band of each number.
+
+    part: "part1", "part1_shipped", "part2" or "part3". expected, bands: nested like the table, None where there are
+    none. A number outside its band is marked "!" in either form.
+    """
+
+    part: str
+    profile: str
+    table: Table
+    expected: Table | None = None
+    bands: Table | None = None
+
+    def __str__(self) -> str:
+        lines = [f"=== {self._title()} ==="]
+        if self.part == "part2":
+            lines.append(f"  {PART2_LEGEND}")
+        for block in _blocks(self.part, self.table):
+            lines.append(block.line(block.heading, block.columns))
+            for labels, cells in block.rows:
+                lines.append(block.line(labels, [self._text(block, cell) for cell in cells]))
+                if self.expected:
+                    expected = [_numbers_text(self.expected, block, cell) for cell in cells]
+                    lines.append(block.line(block.expected_labels, expected))
+        return "\n".join(lines + [f"  {line}" for line in self._verdict()])
+
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, Any]:
+        numbers = {"part": self.part, "profile": self.profile, "table": self.table}
+        return {"text/plain": str(self), "text/html": self._html(), TABLE_MIME: numbers}
+
+    def _title(self) -> str:
+        return TITLES[self.part] + ("" if self.expected else " (no expected values for this profile)")
+
+    def _text(self, block: Block, cell: list[Keys]) -> str:
+        return _numbers_text(self.table, block, cell) + ("!" if self._is_outside(cell) else "")
+
+    @cached_property
+    def _outside(self) -> list[Deviation]:
+        return [] if self.bands is None else deviations(self.table, self.bands)
+
+    def _is_outside(self, cell: list[Keys]) -> bool:
+        return any(deviation.path in cell for deviation in self._outside)
+
+    def _verdict(self) -> list[str]:
+        if self.bands is None:
+            return []
+        count = sum(1 for _ in entries(self.bands))
+        if not self._outside:
+            return [f"all {count} numbers lie in their bands"]
+        heading = f"{len(self._outside)} of {count} numbers lie outside their bands (marked !):"
+        return [heading, *(f"  {deviation}" for deviation in self._outside)]
+
+    def _html(self) -> str:
+        legend = f"<p>{PART2_LEGEND}</p>" if self.part == "part2" else ""
+        key = "<p>In each cell: your number; <small>the expected value; the band of correct runs.</small></p>"
+        tables = "".join(self._block_html(block) for block in _blocks(self.part, self.table))
+        verdict = "".join(f"<br>{html.escape(line)}" for line in self._verdict())
+        return f"<p><b>{self._title()}</b>{verdict}</p>{legend}{key if self.expected else ''}{tables}"
+
+    def _block_html(self, block: Block) -> str:
+        heads = "".join(f"<th>{html.escape(name)}</th>" for name in (*block.heading, *block.columns))
+        rows = ""
+        for labels, cells in block.rows:
+            names = "".join(f'<th style="text-align:left">{html.escape(label)}</th>' for label in labels)
+            rows += f"<tr>{names}{''.join(self._cell_html(block, cell) for cell in cells)}</tr>"
+        return f"<table><thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table>"
+
+    def _cell_html(self, block: Block, cell: list[Keys]) -> str:
+        style = "border:2px solid #D55E00;" if self._is_outside(cell) else ""
+        lines = [f"<b>{self._text(block, cell)}</b>"]
+        if self.expected:
+            lines.append(f"<small>{_numbers_text(self.expected, block, cell)}</small>")
+        if self.bands:
+            lines.append(f"<small>{_bands_text(self.bands, block, cell)}</small>")
+        return f'<td style="text-align:right;white-space:nowrap;{style}">{"<br>".join(lines)}</td>'
 
 
-def _part2_lines(table: Table, expected: Table | None) -> list[str]:
+def _blocks(part: str, table: Table) -> list[Block]:
+    return {"part1": _part1, "part1_shipped": _part1, "part2": _part2, "part3": _part3}[part](table)
+
+
+def _part1(table: Table) -> list[Block]:
+    digits = list(table["accuracy"])
+    rows: Rows = [((title,), [[(metric, n)] for n in digits]) for metric, title in METRICS.items()]
+    return [Block(("digits",), digits, rows, ("{:.2f}",), ("  expected",), (18,))]
+
+
+def _part2(table: Table) -> list[Block]:
     titles = [ESTIMATOR_TITLES.get(name, name) for name in table]
-    lines = ["  accuracy / rate of writing the states / KL from the pretrained model (nats per response)"]
-    lines.append(_line("step", titles, 8, 22))
-    for step in next(iter(table.values())):
-        lines.append(_line(step, [_triple(runs[step]) for runs in table.values()], 8, 22))
-        if expected:
-            cells = [_triple(expected.get(name, {}).get(step)) for name in table]
-            lines.append(_line("expect", cells, 8, 22))
-    return lines
+    steps = list(next(iter(table.values())))
+    rows: Rows = [((step,), [[(name, step, metric) for metric in PART2_METRICS] for name in table]) for step in steps]
+    return [Block(("step",), titles, rows, ("{:.2f}", "{:.2f}", "{:4.1f}"), ("expect",), (8,), 22)]
 
 
-def _part3_lines(table: Table, expected: Table | None) -> list[str]:
-    lines = [_line("digits", table["pretrained"]["accuracy"], 30)]
-    for metric, metric_title in METRICS.items():
-        for model, title in MODEL_TITLES.items():
-            label = f"{metric_title if model == 'pretrained' else '':<15}{title}"
-            goal = expected and expected[model][metric]
-            lines += _pair(label, table[model][metric], goal, "{:.2f}", 30, 15)
-    lines.append("  pass@k")
+def _part3(table: Table) -> list[Block]:
+    digits = list(table["pretrained"]["accuracy"])
+    rows: Rows = [
+        ((METRICS[metric] if model == "pretrained" else "", title), [[(model, metric, n)] for n in digits])
+        for metric in METRICS
+        for model, title in MODEL_TITLES.items()
+    ]
+    by_length = Block(("digits", ""), digits, rows, ("{:.2f}",), ("", "expected"), (15, 15))
     first = table["pretrained"]["pass_at_k"]
-    ks = [f"pass@{k}" for k in next(iter(first.values()))]
-    lines.append(_line(f"{'digits':<15}model", ks, 30))
-    for digits in first:
-        for model in (name for name in MODEL_TITLES if "pass_at_k" in table[name]):
-            label = f"{digits if model == 'pretrained' else '':<15}{MODEL_TITLES[model]}"
-            goal = expected and expected[model]["pass_at_k"][digits]
-            lines += _pair(label, table[model]["pass_at_k"][digits], goal, "{:.3f}", 30, 15)
-    return lines
+    ks = list(next(iter(first.values())))
+    rows = [
+        ((n if model == "pretrained" else "", MODEL_TITLES[model]), [[(model, "pass_at_k", n, k)] for k in ks])
+        for n in first
+        for model in MODEL_TITLES
+        if "pass_at_k" in table[model]
+    ]
+    titles = [f"pass@{k}" for k in ks]
+    return [by_length, Block(("digits", "model"), titles, rows, ("{:.3f}",), ("", "expected"), (15, 15))]
 
 
-def _pair(
-    label: str,
-    measured: Table,
-    expected: Table | None,
-    form: str,
-    label_width: int = 18,
-    indent: int = 2,
-) -> list[str]:
-    lines = [_line(label, [form.format(value) for value in measured.values()], label_width)]
-    if expected:
-        cells = [form.format(expected[key]) if key in expected else "-" for key in measured]
-        lines.append(_line(" " * indent + "expected", cells, label_width))
-    return lines
-
-
-def _triple(metrics: Table | None) -> str:
-    if metrics is None:
+def _numbers_text(table: Table, block: Block, cell: list[Keys]) -> str:
+    values = [_lookup(table, keys) for keys in cell]
+    if None in values:
         return "-"
-    return f"{metrics['accuracy']:.2f} / {metrics['writes_states']:.2f} / {metrics['kl']:4.1f}"
+    return " / ".join(form.format(value) for form, value in zip(block.forms, values, strict=True))
 
 
-def _line(label: str, cells: Sequence[str] | Table, label_width: int = 18, width: int = 8) -> str:
-    return f"  {label:<{label_width}}" + "".join(f"{cell:>{width}}" for cell in cells)
+def _bands_text(bands: Table, block: Block, cell: list[Keys]) -> str:
+    texts = []
+    for form, keys in zip(block.forms, cell, strict=True):
+        band = _lookup(bands, keys)
+        texts.append("-" if band is None else "\u2013".join(form.format(limit).strip() for limit in band[:2]))
+    return " / ".join(texts)
+
+
+def _lookup(table: Any, keys: Keys) -> Any:
+    for key in keys:
+        table = table.get(key) if isinstance(table, Mapping) else None
+    return table

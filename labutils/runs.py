@@ -2,23 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+import contextlib
+import threading
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any, TypeVar, cast
 
 import joblib
 from tqdm.auto import tqdm
 
-from labutils.training import delayed_interrupt, one_thread
+from labutils.checkpoints import read_description
+from labutils.errors import LabError
+from labutils.training import History, delayed_interrupt, one_thread
 
+Key = TypeVar("Key", bound=Hashable)
 Result = TypeVar("Result")
 
+FOLLOWED_EVERY = 0.5  # seconds between two looks at the files of the runs
 
-def run_all(name: str, tasks: Mapping[str, Callable[[], Result]], processes: int) -> dict[str, Result]:
-    """The results of all tasks under their names, computed by up to `processes` processes, with a progress bar.
+
+def run_all(name: str, tasks: Mapping[Key, Callable[[], Result]], processes: int) -> dict[Key, Result]:
+    """The results of all tasks under their names, computed by up to `processes` processes.
 
     An interruption lets the tasks under way save their state, starts no other, and raises `KeyboardInterrupt`.
     """
-    results: dict[str, Result | None] = {}
+    results: dict[Key, Result | None] = {}
     with delayed_interrupt() as interrupted:
 
         def pending() -> Iterator[Any]:
@@ -29,22 +37,63 @@ def run_all(name: str, tasks: Mapping[str, Callable[[], Result]], processes: int
 
         parallel = joblib.Parallel(n_jobs=processes, return_as="generator_unordered", pre_dispatch=processes)
         try:
-            with tqdm(desc=name, total=len(tasks)) as bar:
-                for key, result in parallel(pending()):
-                    results[key] = result
-                    bar.update(result is not None)
+            for key, result in parallel(pending()):
+                results[key] = result
         except Exception:
             if not interrupted():  # else a worker died of the signal while it had no task
                 raise
     finished = {key: results[key] for key in tasks if results.get(key) is not None}
     if len(finished) < len(tasks):
         raise KeyboardInterrupt(f"{name} stopped with {len(finished)} of {len(tasks)} runs finished")
-    return cast("dict[str, Result]", finished)
+    return cast("dict[Key, Result]", finished)
 
 
-def _run(key: str, task: Callable[[], Result]) -> tuple[str, Result | None]:
+def _run(key: Key, task: Callable[[], Result]) -> tuple[Key, Result | None]:
     try:
         with one_thread():
             return key, task()
     except KeyboardInterrupt:
         return key, None  # raised here it would have joblib kill the other workers before they have saved
+
+
+@contextlib.contextmanager
+def followed(
+    name: str, paths: Iterable[Path], steps: int, watch: Callable[[dict[Path, History]], None] | None
+) -> Iterator[None]:
+    """Inside the block a progress bar counts the steps that runs of `steps` steps each have saved at the paths.
+
+    watch: called with the runs' histories as they grow. The runs may be in other processes.
+    """
+    paths, stop = list(paths), threading.Event()
+    bar = tqdm(desc=name, total=steps * len(paths))
+
+    def look() -> None:
+        histories = {path: _history(path) for path in paths}
+        done = sum(max(history, default=0) for history in histories.values())
+        if done != bar.n:
+            bar.update(done - bar.n)
+            if watch is not None:
+                watch({path: history for path, history in histories.items() if history})
+
+    def follow() -> None:
+        while not stop.wait(FOLLOWED_EVERY):
+            look()
+
+    thread = threading.Thread(target=follow, daemon=True)
+    thread.start()
+    try:
+        with bar:
+            yield
+            stop.set()
+            thread.join()
+            look()
+    finally:
+        stop.set()
+
+
+def _history(path: Path) -> History:
+    """The evaluations saved so far; none where there is no file or no whole one."""
+    try:
+        return {int(step): metrics for step, metrics in read_description(path)["history"].items()}
+    except (LabError, KeyError):
+        return {}

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 # Nested tables: of numbers, and of the band [low, high] of each number under the same keys.
 Table = Mapping[str, Any]
+
+DATA = Path(str(files("labutils") / "data"))  # what comes with the lab
 
 
 @dataclass(frozen=True)
@@ -35,18 +38,19 @@ class Deviation:
 
 
 def is_number(value: Any) -> bool:
-    """Whether the value is a finite int or float; a bool is none."""
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    """Whether the value is a finite int or float; a bool is none, nor is an int that no float can hold."""
+    # False for NaN and the infinities; math.isfinite would raise for a huge int.
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= sys.float_info.max
 
 
-def bands(profile: str, part: str) -> Table | None:
+def bands(profile: str, part: str, folder: Path = DATA) -> Table | None:
     """The bands of a part's table, nested like the table; None where the profile or part has none."""
-    return _all_bands().get(profile, {}).get(part)
+    return _all_bands(folder).get(profile, {}).get(part)
 
 
 @cache
-def _all_bands() -> dict[str, Any]:
-    path = files("labutils").joinpath("data", "bands.json")
+def _all_bands(folder: Path) -> dict[str, Any]:
+    path = folder.joinpath("bands.json")
     return json.loads(path.read_text()) if path.is_file() else {}
 
 

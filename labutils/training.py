@@ -36,6 +36,7 @@ from labutils.task import (
 from labutils.verifier import verify
 
 LossFunction = Callable[[Tensor, Tensor], Tensor]
+History = dict[int, dict[str, float]]  # step -> metrics
 Summary = Callable[[Problems, Tensor], dict[str, float]]
 
 EVALUATION_SEED = 2**31  # keeps the seeds of evaluations apart from training's; PyTorch uses 32 bits of a seed
@@ -104,7 +105,7 @@ class TrainingState:
     generator: torch.Generator
     about: dict[str, Any]
     step: int = 0
-    history: dict[int, dict[str, float]] = field(default_factory=dict)
+    history: History = field(default_factory=dict)
 
     def save(self, path: Path) -> None:
         """Write everything to `path`, atomically."""
@@ -172,12 +173,16 @@ def pretrain(
     loss: LossFunction,
     settings: PretrainingSettings,
     path: Path | None = None,
+    about: dict[str, Any] | None = None,
+    watch: Callable[[History], None] | None = None,
     progress: bool = True,
 ) -> TrainingState:
     """Train a new model with the next-token loss on random problems; returns the state after the last step.
 
+    Its history holds the loss of a batch (nats per token), every 50 steps.
     loss: (log-probs (B, R), responses (B, R)) -> scalar, the mean over all response tokens.
     path: where the state is kept, every 250 steps, when interrupted and at the end; None keeps nothing.
+    about: what else tells this run apart from others. watch: called with the history as it grows.
     progress: whether to show a progress bar.
     """
     model = new_model(settings.seed)
@@ -186,7 +191,7 @@ def pretrain(
         optimizer, settings.peak_rate, settings.steps, pct_start=settings.warmup
     )
     generator = torch.Generator().manual_seed(settings.seed)
-    state = TrainingState(model, optimizer, generator, asdict(settings))
+    state = TrainingState(model, optimizer, generator, {**(about or {}), **asdict(settings)})
     if path is not None:
         state.restore(path)
     if state.step:
@@ -204,7 +209,7 @@ def pretrain(
         schedule.step()
         return {"loss": value.item()}
 
-    Loop("pretraining", settings.steps, 250, path, progress).run(state, take_step)
+    Loop("pretraining", settings.steps, 50, 250, path, progress, watch).run(state, take_step)
     return state
 
 
@@ -250,23 +255,26 @@ def reinforce(
         own = torch.Generator().manual_seed(EVALUATION_SEED + 2**13 * settings.seed + state.step)
         return evaluate(policy, own)
 
-    loop = Loop("reinforcement learning", settings.steps, settings.evaluate_every, path, progress)
-    loop.run(state, take_step, observe)
+    every = settings.evaluate_every
+    Loop("reinforcement learning", settings.steps, every, every, path, progress).run(state, take_step, observe)
     return state
 
 
 @dataclass(frozen=True)
 class Loop:
-    """Steps with a progress bar, saved every `save_every` steps, at the end and when interrupted.
+    """Steps with a progress bar, recorded every `record_every` steps, saved every `save_every`, a multiple of it.
 
-    path: where the state is saved; None keeps nothing.
+    Both happen at the end too, and a step at which the loop is interrupted is saved.
+    path: where the state is saved; None keeps nothing. watch: called with the history after every record.
     """
 
     name: str
     steps: int
+    record_every: int
     save_every: int
     path: Path | None
     progress: bool = True
+    watch: Callable[[History], None] | None = None
 
     def run(
         self,
@@ -274,33 +282,34 @@ class Loop:
         take_step: Callable[[], dict[str, float]],
         observe: Callable[[], dict[str, float]] | None = None,
     ) -> None:
-        """Take the steps that `state` lacks. `observe` gives what its history records at every save.
+        """Take the steps that `state` lacks. Recorded is what `observe` gives, else what the step gives.
 
         An interruption (Ctrl-C, or the notebook's stop button) takes effect after the step under way: the state
         is saved and `KeyboardInterrupt` raised.
         """
         bar = tqdm(desc=self.name, total=self.steps, initial=state.step, disable=not self.progress)
         with bar, delayed_interrupt() as interrupted:
-            self._record(state, observe)
+            if observe is not None and not state.history:
+                self._record(state, observe())
             while state.step < self.steps:
                 metrics = take_step()
                 state.step += 1
                 bar.update()
-                if self._is_due(state):
-                    self._record(state, observe)
+                if self._is_due(state, self.record_every):
+                    self._record(state, observe() if observe is not None else metrics)
                     bar.set_postfix({key: f"{value:.3g}" for key, value in metrics.items()})
-                    self._save(state)
-                elif interrupted():
+                if self._is_due(state, self.save_every) or interrupted():
                     self._save(state)
                 if interrupted():
                     raise KeyboardInterrupt(f"{self.name} stopped after step {state.step}")
 
-    def _record(self, state: TrainingState, observe: Callable[[], dict[str, float]] | None) -> None:
-        if observe is not None and self._is_due(state) and state.step not in state.history:
-            state.history[state.step] = observe()
+    def _record(self, state: TrainingState, metrics: dict[str, float]) -> None:
+        state.history[state.step] = metrics
+        if self.watch is not None:
+            self.watch(state.history)
 
-    def _is_due(self, state: TrainingState) -> bool:
-        return state.step % self.save_every == 0 or state.step == self.steps
+    def _is_due(self, state: TrainingState, every: int) -> bool:
+        return state.step % every == 0 or state.step == self.steps
 
     def _save(self, state: TrainingState) -> None:
         if self.path is not None:

@@ -12,7 +12,6 @@ are in nats. A mask is true on the tokens of a response up to and including its 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -140,7 +139,7 @@ def summarize(problems: Problems, responses: Tensor) -> dict[str, float]:
 def part_1(lab: Lab) -> None:
     """Pretrain on answers of which nine in ten are direct, and evaluate by number of digits."""
     model = lab.pretrain(pretraining_loss)
-    lab.report("part1", lab.evaluate_by_length(model, summarize))
+    print(lab.report("part1", lab.evaluate_by_length(model, summarize)), end="\n\n")
 
 
 # Part 2 — reinforcement learning with a verifier ----------------------------------------------------------------
@@ -285,7 +284,7 @@ ESTIMATORS = {
 def part_2(lab: Lab) -> None:
     """Train with each estimator from two seeds, and follow accuracy, writing rate and KL."""
     curves = lab.reinforce(ESTIMATORS, policy_gradient_step, summarize, kl_per_response)
-    lab.report("part2", curves)
+    print(lab.report("part2", curves), end="\n\n")
 
 
 # Part 3 — what reinforcement learning changed -------------------------------------------------------------------
@@ -315,7 +314,7 @@ def part_3(lab: Lab) -> None:
     table = {name: lab.evaluate_by_length(model, summarize) for name, model in models.items()}
     for name in ("pretrained", "dr_grpo"):
         table[name]["pass_at_k"] = lab.pass_at_k(models[name], pass_at_k)
-    lab.report("part3", table)
+    print(lab.report("part3", table), end="\n\n")
 
 
 def main(lab: Lab) -> None:
@@ -326,4 +325,4 @@ def main(lab: Lab) -> None:
 
 
 if __name__ == "__main__":
-    main(Lab.open(code=Path(__file__)))
+    main(Lab.open())

@@ -3,6 +3,7 @@
 import json
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import lab16_llm_rl as solution
 import pytest
@@ -12,8 +13,9 @@ from PIL import Image
 
 from labutils import lab as lab_module
 from labutils import plots, task
-from labutils.checkpoints import load_model
+from labutils.checkpoints import load_model, read_description
 from labutils.errors import LabError
+from labutils.fingerprints import model_fingerprint
 from labutils.lab import Lab, shipped_model
 from labutils.training import PretrainingSettings, ReinforcementSettings
 
@@ -67,7 +69,8 @@ def test_tables_json_has_the_documented_layout(finished):
 def test_part_2_is_the_mean_of_the_seeds_and_starts_without_divergence(finished):
     tables = json.loads((finished / "tables.json").read_text())
     for name in ESTIMATORS:
-        runs = [json.loads(_about(finished / "state" / f"{name}-seed{seed}.safetensors"))["history"] for seed in (0, 1)]
+        (first,), (second,) = ((finished / "state").glob(f"{name}-seed{seed}-*.safetensors") for seed in (0, 1))
+        runs = [read_description(path)["history"] for path in (first, second)]
         for step in ("0", "1", "2"):
             for metric in ("accuracy", "writes_states", "kl"):
                 mean = (runs[0][step][metric] + runs[1][step][metric]) / 2
@@ -75,20 +78,18 @@ def test_part_2_is_the_mean_of_the_seeds_and_starts_without_divergence(finished)
         assert tables["part2"][name]["0"]["kl"] == 0
 
 
-def _about(path):
-    content = path.read_bytes()
-    return json.loads(content[8 : 8 + int.from_bytes(content[:8], "little")])["__metadata__"]["about"]
-
-
 @pytest.mark.parametrize(
-    ("name", "alt"),
+    ("name", "picture", "part"),
     [
-        ("part2_learning_curves", plots.LEARNING_CURVES_ALT),
-        ("part3_by_length", plots.BY_LENGTH_ALT),
-        ("part3_pass_at_k", plots.PASS_AT_K_ALT),
+        ("part2_learning_curves", plots.learning_curves, None),
+        ("part3_by_length", plots.by_length, "part3"),
+        ("part3_pass_at_k", plots.pass_at_k, "part3"),
     ],
 )
-def test_figures_are_pictures_with_a_description(finished, name, alt):
+def test_figures_are_pictures_with_a_description(finished, name, picture, part):
+    curves = {"rloo": {0: {0: {"accuracy": 0.5, "writes_states": 0.5, "kl": 0.0}}}}
+    table = json.loads((finished / "tables.json").read_text())[part] if part else curves
+    alt = picture(table).alt
     path = finished / "figures" / f"{name}.png"
     picture = imread(path)
     assert min(picture.shape[:2]) > 300
@@ -154,7 +155,7 @@ def test_a_profile_that_stops_early_builds_on_the_labs_model(tmp_path, monkeypat
     solution.main(Lab.open(tmp_path, "quick", parts=(1, 2), jobs=1))
     assert "pretrained: the quick profile trains it for 4 steps only; using the checkpoint" in capsys.readouterr().out
     _, about = load_model(tmp_path / "checkpoints" / "dr_grpo.safetensors")
-    assert about["start"] == lab_module._fingerprint(shipped_model("pretrained"))
+    assert about["start"] == model_fingerprint(shipped_model("pretrained"))
 
 
 def test_some_estimators_can_run_without_the_others(tmp_path):
@@ -165,6 +166,59 @@ def test_some_estimators_can_run_without_the_others(tmp_path):
     dearer = {"rloo": replace(rloo["rloo"], length_cost=0.1)}
     with pytest.raises(LabError, match="of a run with length_cost 0.0, not 0.1"):
         lab.reinforce(dearer, solution.policy_gradient_step, solution.summarize, solution.kl_per_response)
+
+
+def test_only_what_was_changed_is_trained_again(tmp_path, monkeypatch):
+    """In a notebook a function is written again and the cell run again: its runs begin anew, the others are kept."""
+    lab, trained = Lab.open(tmp_path, jobs=1), []
+
+    def rescaled(rewards):
+        return 2 * solution.rloo_advantages(rewards)
+
+    def train(estimators):
+        before = {path.name for path in (tmp_path / "state").glob("*")}
+        lab.reinforce(estimators, solution.policy_gradient_step, solution.summarize, solution.kl_per_response)
+        trained.append(sorted(path.name[:10] for path in (tmp_path / "state").glob("*") if path.name not in before))
+
+    estimators = {name: solution.ESTIMATORS[name] for name in ("rloo", "grpo")}
+    train(estimators)
+    train(estimators)
+    train({**estimators, "rloo": replace(estimators["rloo"], advantages=rescaled)})
+    assert trained == [["grpo-seed0", "grpo-seed1", "rloo-seed0", "rloo-seed1"], [], ["rloo-seed0", "rloo-seed1"]]
+
+
+def test_a_changed_loss_is_pretrained_anew(tmp_path):
+    lab = Lab.open(tmp_path, jobs=1)
+    first, again = lab.pretrain(solution.pretraining_loss), lab.pretrain(solution.pretraining_loss)
+    other = lab.pretrain(lambda log_probs, responses: -log_probs.mean())
+    assert torch.equal(first.head.weight, again.head.weight)
+    assert not torch.equal(first.head.weight, other.head.weight)
+
+
+def test_the_notebooks_run_starts_from_the_labs_model_even_after_part_1(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("LAB16_PROFILE", "quick")
+    assert Lab.for_notebook().profile == "quick"
+    monkeypatch.delenv("LAB16_PROFILE")
+    lab = Lab.for_notebook()
+    assert (lab.profile, lab.out) == ("full", Path("results/full"))
+    own = lab.pretrain(solution.pretraining_loss)
+    start = lab.model("pretrained")
+    assert "everyone starts from the same" in capsys.readouterr().out
+    assert torch.equal(start.head.weight, shipped_model("pretrained").head.weight)
+    assert not torch.equal(start.head.weight, own.head.weight)
+    assert torch.equal(lab.model("dr_grpo").head.weight, shipped_model("dr_grpo").head.weight)
+    monkeypatch.setenv("LAB16_PROFILE", "fast")
+    with pytest.raises(LabError, match="profile 'fast'; allowed are full, quick"):
+        Lab.for_notebook()
+
+
+def test_the_bands_of_part_2_are_for_runs_from_the_labs_model(tmp_path, monkeypatch):
+    monkeypatch.setattr(lab_module, "bands", lambda profile, part: {"rloo": {"0": {"kl": [0, 0, 0]}}})
+    curves = {"rloo": {0: {0: {"accuracy": 0.5, "writes_states": 0.5, "kl": 0.0}}}}
+    lab = Lab.open(tmp_path, jobs=1)
+    assert lab.report("part2", curves).bands is None
+    assert replace(lab, shipped_start=True).report("part2", curves).bands is not None
 
 
 def test_the_full_profile_is_the_courses():
@@ -238,10 +292,6 @@ def test_a_folder_belongs_to_one_run(tmp_path):
     solution.main(Lab.open(tmp_path, seed=0, parts=(1,), jobs=1))
     with pytest.raises(LabError, match="holds a run with seed 0, not 1; choose another folder"):
         Lab.open(tmp_path, seed=1, jobs=1)
-    code = tmp_path / "mine.py"
-    code.write_text("pass")
-    with pytest.raises(LabError, match="the file with the exercises has changed since the run in"):
-        Lab.open(tmp_path, code=code, jobs=1)
     for name in ("tables.json", "settings.json"):
         (tmp_path / name).write_text("[]")
         with pytest.raises(LabError, match=f"{name} is damaged: not a JSON object; remove it or choose another"):

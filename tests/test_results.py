@@ -5,7 +5,7 @@ from importlib.resources import files
 
 import pytest
 
-from labutils.results import expected_tables, mean_of_seeds, table_text
+from labutils.results import TableView, course_tables, mean_of_seeds
 
 
 def test_the_expected_tables_are_the_courses_237_numbers():
@@ -19,8 +19,8 @@ def test_the_expected_tables_are_the_courses_237_numbers():
 
 @pytest.mark.parametrize(("part", "rows"), [("part1", 3), ("part2", 9), ("part3", 15)])
 def test_every_measured_line_stands_above_its_expected_line(part, rows):
-    expected = expected_tables("full")[part]
-    lines = table_text(part, expected, expected).splitlines()
+    expected = course_tables()[part]
+    lines = str(TableView(part, "full", expected, expected)).splitlines()
     pairs = [(above, below) for above, below in itertools.pairwise(lines) if re.search(r"\bexpect(ed)?\b", below)]
     assert len(pairs) == rows
     for above, below in pairs:
@@ -37,7 +37,7 @@ def test_numbers_are_rounded_as_in_the_course():
         "writes_states": {"2": 0.0849, "3": 1.0},
         "length": {"2": 3.2449, "3": 12},
     }
-    text = table_text("part1", table, None)
+    text = str(TableView("part1", "full", table))
     assert re.findall(r"\d+\.\d+", text) == ["0.99", "0.40", "0.08", "1.00", "3.24", "12.00"]
     assert "no expected values for this profile" in text
 
@@ -50,7 +50,28 @@ def test_the_mean_of_the_seeds():
 
 
 def test_a_step_without_an_expected_value_shows_a_dash():
-    expected = expected_tables("full")["part2"]
+    expected = course_tables()["part2"]
     run = {"7": {"accuracy": 0.5, "writes_states": 0.5, "kl": 1.0}}
-    lines = table_text("part2", dict.fromkeys(expected, run), expected).splitlines()
+    lines = str(TableView("part2", "full", dict.fromkeys(expected, run), expected)).splitlines()
     assert lines[-1].split() == ["expect"] + ["-"] * 5
+
+
+def test_a_number_outside_its_band_is_marked_in_text_and_html():
+    table = {metric: {"2": 0.5, "3": 0.5} for metric in ("accuracy", "writes_states", "length")}
+    bands = {metric: {"2": [0.4, 0.6, 0.5], "3": [0.4, 0.6, 0.5]} for metric in table}
+    bands["writes_states"]["3"] = [0.6, 0.9, 0.7]
+    view = TableView("part1", "quick", table, table, bands)
+    marked = [line for line in str(view).splitlines() if "0.50!" in line]
+    assert len(marked) == 1
+    assert re.match(r"\s+writes states\s+0.50\s+0.50!$", marked[0])
+    assert str(view).splitlines()[-2:] == [
+        "  1 of 6 numbers lie outside their bands (marked !):",
+        "    writes_states 3: 0.5; expected 0.6 to 0.9",
+    ]
+    bundle = view._repr_mimebundle_()
+    assert bundle["text/html"].count("0.50!") == 1
+    assert bundle["text/html"].count("0.40\u20130.60") == 5
+    assert bundle["application/vnd.lab16.table+json"] == {"part": "part1", "profile": "quick", "table": table}
+    good = TableView("part1", "quick", table, table, {**bands, "writes_states": bands["accuracy"]})
+    assert str(good).endswith("all 6 numbers lie in their bands")
+    assert "!" not in str(good)

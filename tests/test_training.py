@@ -250,3 +250,13 @@ def test_one_thread_is_given_back():
     with training.one_thread():
         assert torch.get_num_threads() == 1
     assert torch.get_num_threads() == before
+
+
+def test_pretraining_records_the_loss_and_tells_who_watches(tmp_path):
+    settings, seen = PretrainingSettings(steps=110, batch=2), []
+    loss = lambda log_probs, responses: -log_probs.sum() / 10  # noqa: E731
+    path = tmp_path / "state.safetensors"
+    state = training.pretrain(loss, settings, path, watch=lambda history: seen.append(list(history)), progress=False)
+    assert seen == [[50], [50, 100], [50, 100, 110]]
+    assert all(metrics["loss"] > 0 for metrics in state.history.values())
+    assert training.pretrain(loss, settings, path, progress=False).history == state.history
