@@ -1,5 +1,6 @@
 # make lab        sets everything up and runs the lab (ARGS="--profile quick" for a small one)
 # make test       sets everything up and runs the tests
+# make nbval      runs the solved notebooks at full size and compares their tables with the bands, 8 minutes
 # make notebooks  builds the notebooks, the self-checks' numbers and all else that is generated
 # make calibrate  measures the bands of the tables again, about two hours
 # make bench      sets everything up, with the library that the speed is compared with, and runs the benchmark
@@ -7,13 +8,16 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: lab test notebooks calibrate bench format clean
+.PHONY: lab test nbval notebooks calibrate bench format clean
 
 lab: .venv/installed
 	$(BIN)/lab16 run $(ARGS)
 
 test: .venv/installed
 	$(BIN)/python -m pytest $(ARGS)
+
+nbval: .venv/installed
+	$(BIN)/python -m pytest --nbval solutions/notebooks $(ARGS)
 
 notebooks: .venv/installed
 	$(BIN)/python solutions/build.py $(ARGS)
@@ -37,11 +41,11 @@ format: .venv/installed
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed; name one with PYTHON=..."; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,browser]'
 	touch $@
 
 .venv/installed-bench: .venv/installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,bench]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,browser,bench]'
 	touch $@
 
 clean:

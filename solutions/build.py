@@ -156,24 +156,24 @@ def _filled(text: str) -> str:
 
 def _course(path: str, percent: bool = False) -> str:
     """The course's number at the path, or the range over `*`."""
-    values = list(_find(course_tables(), path.split(".")))
+    values = list(find(course_tables(), path.split(".")))
     return _range(min(values), max(values), path, percent)
 
 
 def _band(path: str, percent: bool = False) -> str:
     """What correct runs of the full profile give: the calibrated band at the path, or what bands span over `*`."""
     part, *keys = path.split(".")
-    found = list(_find(bands("full", part), keys))
+    found = list(find(bands("full", part), keys))
     return _range(min(low for low, *_ in found), max(high for _, high, *_ in found), path, percent)
 
 
-def _find(table: Any, keys: list[str]) -> Iterator[Any]:
+def find(table: Any, keys: list[str]) -> Iterator[Any]:
     """What stands at the end of the keys, for `*` under every key. Raises `KeyError` where there is nothing."""
     if not keys:
         yield table
         return
     for key in table if keys[0] == "*" else keys[:1]:
-        yield from _find(table[key], keys[1:])
+        yield from find(table[key], keys[1:])
 
 
 def _range(low: float, high: float, path: str, percent: bool) -> str:
