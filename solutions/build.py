@@ -42,6 +42,7 @@ REFERENCE = ROOT / "labutils" / "data" / "notebooks.json"
 NAMES = ("part1_pretraining", "part2_reinforcement_learning", "part3_what_rl_changed")
 STUB = "    raise NotImplementedError\n"
 DEFAULT_SECONDS = 60
+WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 DECIMALS = {"length": 2, "kl": 1, "pass_at_k": 3}  # 2 where nothing is said
 
 
@@ -194,17 +195,27 @@ def copy_outputs(source: NotebookNode, target: NotebookNode) -> None:
         if cell.cell_type == "code":
             cell.outputs = outputs[cell.id].outputs
             cell.execution_count = outputs[cell.id].execution_count
-    if "widgets" in source.metadata:
-        target.metadata["widgets"] = source.metadata["widgets"]
 
 
 def executed(notebook: NotebookNode) -> NotebookNode:
     """The notebook with its outputs, run at the full size in an empty folder."""
     environment = {**os.environ, "LAB16_PROFILE": "full"}
     with tempfile.TemporaryDirectory() as folder:
-        client = NotebookClient(notebook, timeout=None, record_timing=False, resources={"metadata": {"path": folder}})
+        client = NotebookClient(notebook, timeout=None, record_timing=False, store_widget_state=False,
+                                resources={"metadata": {"path": folder}})  # fmt: skip
         client.execute(env=environment)
+    for cell in notebook.cells:
+        if cell.cell_type == "code":
+            cell.outputs = [output for output in cell.outputs if _remains(output)]
     return notebook
+
+
+def _remains(output: NotebookNode) -> bool:
+    """Whether anything is left of the output once its kernel is gone: of a widget its picture, of a bar nothing."""
+    if "data" not in output or WIDGET_MIME not in output.data:
+        return True
+    del output.data[WIDGET_MIME]
+    return "text/html" in output.data
 
 
 def read_notebook(path: Path) -> NotebookNode | None:

@@ -1,0 +1,114 @@
+"""Writes the golden data of the self-checks from the reference solution and the bank of known mistakes.
+
+    python solutions/golden.py            labutils/data/checks/EXERCISE.json, for all exercises
+    python solutions/golden.py --model    the scripted model first; all golden data change with it
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import lab16_llm_rl
+import torch
+from torch import Tensor
+
+import labutils
+from labutils.checkpoints import save_model, write_json
+from labutils.checks import CASES, outcomes
+from labutils.checks.models import (
+    SCRIPT,
+    SCRIPTED_CONFIG,
+    UNUSED,
+    scripted_problems,
+    scripted_responses,
+)
+from labutils.checks.values import first_difference
+from labutils.model import Transformer
+from labutils.task import PROMPT_TOKENS, VOCABULARY, encode_prompts, response_mask
+
+from known_mistakes import Bank, Function
+
+FOLDER = Path(labutils.__file__).parent / "data" / "checks"
+SECONDS = 20.0  # more than a check has, so that a busy machine writes no time-outs into the data
+# Correct variants whose outcomes are right, too, where the specification leaves a choice.
+ALSO_RIGHT = {"grpo_advantages": ["without Bessel's correction, 1e-6 added"]}
+
+
+def bank(exercise: str) -> Bank:
+    """The variants of the exercise."""
+    return importlib.import_module(f"known_mistakes.{exercise}").bank
+
+
+def golden_data(exercise: str) -> dict[str, Any]:
+    """What `labutils.checks.golden` reads: the right outcomes, and those of each mistake where it differs."""
+    known, cases = bank(exercise), CASES[exercise]
+    right = [getattr(lab16_llm_rl, exercise), *(known.correct[name] for name in ALSO_RIGHT.get(exercise, []))]
+    measured = [outcomes(function, SECONDS)[0] for function in right]
+    expected: dict[str, list[Any]] = {}
+    for case in cases:
+        expected[case.name] = [case.exact] if case.exact is not None else []
+        for outcome in (found[case.name] for found in measured):
+            if not any(first_difference(outcome, other, case.tolerance) is None for other in expected[case.name]):
+                expected[case.name].append(outcome)
+    mistakes = {name: wrong_outcomes(function, expected) for name, function in known.mistakes.items()}
+    return {"expected": expected, "mistakes": mistakes}
+
+
+def wrong_outcomes(function: Function, expected: dict[str, list[Any]]) -> dict[str, Any]:
+    """Case -> outcome where it is wrong, None where it is another with another seed."""
+    exercise = function.__name__
+    (found, *_), (other, *_) = outcomes(function, SECONDS), outcomes(function, SECONDS, seed=1000)
+    wrong = {}
+    for case in CASES[exercise]:
+        outcome = found[case.name]
+        if all(first_difference(outcome, right, case.tolerance) for right in expected[case.name]):
+            steady = first_difference(outcome, other[case.name], case.tolerance) is None
+            wrong[case.name] = outcome if steady else None
+    return wrong
+
+
+def train_scripted_model() -> Transformer:
+    """Fit the script: each of its tokens certain, unused tokens at 1e-11 to 1e-9, all others below 1e-11."""
+    torch.manual_seed(0)
+    model = Transformer(SCRIPTED_CONFIG).double()
+    problems, responses = scripted_problems(), scripted_responses()
+    sequences, mask = torch.cat([encode_prompts(problems), responses], 1)[:, :-1], response_mask(responses)
+    unused = torch.tensor(UNUSED)
+    wanted = -24.5 + 3 * torch.rand(int(mask.sum()), len(UNUSED), dtype=torch.float64)
+    other = torch.ones(int(mask.sum()), VOCABULARY, dtype=torch.bool).scatter_(1, responses[mask][:, None], False)
+    other[:, unused] = False
+    optimizer = torch.optim.Adam(model.parameters(), lr=5e-3)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 2500)
+    for _ in range(2500):
+        logits = model(sequences)[:, PROMPT_TOKENS - 1 :][mask]
+        # Differences of logits and not log-probs, whose gradient vanishes where a wrong token is certain.
+        behind = logits - logits.gather(1, responses[mask][:, None])
+        loss = (behind[:, unused] - wanted).square().mean() + (behind + 28).relu()[other].square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        schedule.step()
+    return model.float()
+
+
+def rarest(model: Transformer) -> Tensor:
+    """(tokens of the script, 15): log-probabilities, to see that the fit is good enough."""
+    problems, responses = scripted_problems(), scripted_responses()
+    sequences = torch.cat([encode_prompts(problems), responses], 1)[:, :-1]
+    return model(sequences)[:, PROMPT_TOKENS - 1 :][response_mask(responses)].log_softmax(-1)
+
+
+def main() -> None:
+    """Write the files."""
+    if "--model" in sys.argv[1:]:
+        about = {"made by": "solutions/golden.py", "responses": len(SCRIPT)}
+        save_model(FOLDER / "scripted.safetensors", train_scripted_model(), about)
+    for exercise in CASES:
+        write_json(FOLDER / f"{exercise}.json", golden_data(exercise))
+
+
+if __name__ == "__main__":
+    main()
