@@ -1,23 +1,25 @@
 """Writes the golden data of the self-checks from the reference solution and the bank of known mistakes.
 
-    python solutions/golden.py            labutils/data/checks/EXERCISE.json, for all exercises
-    python solutions/golden.py --model    the scripted model first; all golden data change with it
+python solutions/golden.py            labutils/data/checks/EXERCISE.json, for all exercises
+python solutions/golden.py --model    the scripted model first; all golden data change with it
 """
 
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from pathlib import Path
 from typing import Any
 
 import lab16_llm_rl
 import torch
+from known_mistakes import Bank, Function
 from torch import Tensor
 
 import labutils
 from labutils.checkpoints import save_model, write_json
-from labutils.checks import CASES, outcomes
+from labutils.checks import CASES, observe
 from labutils.checks.models import (
     SCRIPT,
     SCRIPTED_CONFIG,
@@ -28,8 +30,6 @@ from labutils.checks.models import (
 from labutils.checks.values import first_difference
 from labutils.model import Transformer
 from labutils.task import PROMPT_TOKENS, VOCABULARY, encode_prompts, response_mask
-
-from known_mistakes import Bank, Function
 
 FOLDER = Path(labutils.__file__).parent / "data" / "checks"
 SECONDS = 20.0  # more than a check has, so that a busy machine writes no time-outs into the data
@@ -42,25 +42,37 @@ def bank(exercise: str) -> Bank:
     return importlib.import_module(f"known_mistakes.{exercise}").bank
 
 
+def exercises() -> list[str]:
+    """The exercises of parts 1 to 3: the functions of the reference solution between whose markers a student writes."""
+    source = Path(lab16_llm_rl.__file__).read_text()
+    return re.findall(r"^def (\w+)\((?:(?!^def )[\s\S])*?### BEGIN SOLUTION", source, re.MULTILINE)
+
+
 def golden_data(exercise: str) -> dict[str, Any]:
     """What `labutils.checks.golden` reads: the right outcomes, and those of each mistake where it differs."""
+    expected = right_outcomes(exercise)
+    mistakes = {name: wrong_outcomes(function, expected) for name, function in bank(exercise).mistakes.items()}
+    return {"expected": expected, "mistakes": mistakes}
+
+
+def right_outcomes(exercise: str) -> dict[str, list[Any]]:
+    """Case -> what is right: what theory gives or else the reference solution, and what is right besides."""
     known, cases = bank(exercise), CASES[exercise]
     right = [getattr(lab16_llm_rl, exercise), *(known.correct[name] for name in ALSO_RIGHT.get(exercise, []))]
-    measured = [outcomes(function, SECONDS)[0] for function in right]
+    measured = [observe(function, SECONDS).outcomes for function in right]
     expected: dict[str, list[Any]] = {}
     for case in cases:
         expected[case.name] = [case.exact] if case.exact is not None else []
         for outcome in (found[case.name] for found in measured):
             if not any(first_difference(outcome, other, case.tolerance) is None for other in expected[case.name]):
                 expected[case.name].append(outcome)
-    mistakes = {name: wrong_outcomes(function, expected) for name, function in known.mistakes.items()}
-    return {"expected": expected, "mistakes": mistakes}
+    return expected
 
 
 def wrong_outcomes(function: Function, expected: dict[str, list[Any]]) -> dict[str, Any]:
     """Case -> outcome where it is wrong, None where it is another with another seed."""
     exercise = function.__name__
-    (found, *_), (other, *_) = outcomes(function, SECONDS), outcomes(function, SECONDS, seed=1000)
+    found, other = (observe(function, SECONDS, seed).outcomes for seed in (0, 1000))
     wrong = {}
     for case in CASES[exercise]:
         outcome = found[case.name]

@@ -124,7 +124,7 @@ REWARDS = [
     torch.tensor([[1.0, 0.0, -0.24, 0.76], [0.0, 0.0, 0.0, 0.0], [2.0, 0.5, 1.0, 0.25], [-1.0, 0.0, 0.0, 0.5]]),
     torch.tensor([[3.0, 1.5, 2.0], [4.0, 2.5, 1.0]]),
 ]
-ADVANTAGES = torch.tensor([0.5, -1.0, 0.25, 2.0], requires_grad=True)
+ADVANTAGES = torch.tensor([0.5, -1.0, 0.25, 2.0])
 MASKS = [
     torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [0, 0, 0, 0, 0], [1, 0, 0, 0, 0]]),
     torch.ones(2, 12, dtype=torch.long),

@@ -20,11 +20,6 @@ def probabilities(log_probs: Tensor, advantages: Tensor, weights: Tensor) -> Ten
     return -(weights * advantages.detach()[:, None] * log_probs.exp()).sum()
 
 
-@bank.mistake("a gradient flows into the advantages")
-def not_detached(log_probs: Tensor, advantages: Tensor, weights: Tensor) -> Tensor:
-    return -(weights * advantages[:, None] * log_probs).sum()
-
-
 @bank.mistake("the log-probabilities are detached: no gradient reaches the policy")
 def no_gradient(log_probs: Tensor, advantages: Tensor, weights: Tensor) -> Tensor:
     return -(weights * advantages.detach()[:, None] * log_probs.detach()).sum()
@@ -113,6 +108,11 @@ def last_left_out(log_probs: Tensor, advantages: Tensor, weights: Tensor) -> Ten
     followed = torch.zeros_like(weights)
     followed[:, :-1] = (weights[:, 1:] > 0).to(weights.dtype)
     return -(followed * weights * advantages.detach()[:, None] * log_probs).sum()
+
+
+@bank.right("not detached: the advantages are constants")
+def not_detached(log_probs: Tensor, advantages: Tensor, weights: Tensor) -> Tensor:
+    return -(weights * advantages[:, None] * log_probs).sum()
 
 
 @bank.right("einsum")

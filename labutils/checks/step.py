@@ -1,0 +1,231 @@
+"""The cases of `policy_gradient_step`: any way of sampling and scoring passes.
+
+The estimator is a spy: its functions note the rewards and the mask that they receive, and return fixed advantages and
+weights. The optimizer is one, too: it notes the gradient of every step. The scripted model's responses are certain, so
+that with it the whole step is; gradients are read at the biases of tokens that no response has, where they are tiny,
+but free of rounding. What must be random is looked at with a bigram model.
+
+Among n = 256 independent responses a frequency is off by more than 0.2 with probability at most
+2 exp(-2 n 0.2^2) = 2.6e-9 (Hoeffding), and lengths of 5 and 6, of probability 0.09, never come with probability
+0.91^256 = 3.3e-11. In every one of 8 groups of 6 all lengths are equal with probability 5e-10, and two batches of 48
+lengths are equal with one below 1e-14. The script is left with a probability below 4e-10 per token and unused token,
+3e-7 in a whole check. Together a right step fails with a probability below 1e-6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+from typing import Any
+
+import torch
+from torch import Generator, Tensor
+
+from labutils import rollout
+from labutils.checks.case import Case, Inputs, same_or_not
+from labutils.checks.guard import Guarded
+from labutils.checks.models import UNUSED, bigram_model, scripted_model, scripted_problems
+from labutils.checks.values import Finding, Plain, named_numbers, plain
+from labutils.model import Transformer
+from labutils.task import ARROW, COLON, END, EQUALS, PAD, Problems, encode_prompts
+from labutils.training import Estimator
+
+# Eight rare tokens weigh much more at a high temperature than one likely token does.
+RARE = (0, 1, 2, 4, 7, 8, 9, COLON)
+LANGUAGE = {
+    EQUALS: {ARROW: 0.7, **dict.fromkeys(RARE, 0.3 / len(RARE))},
+    **{token: {ARROW: 1.0} for token in RARE},
+    ARROW: {3: 0.91, PAD: 0.09},
+    PAD: {5: 1.0},
+    5: {6: 1.0},
+    3: {END: 1.0},
+    6: {END: 1.0},
+}
+FREQUENCIES = {"length 3": 0.7 * 0.91, "length 4": 0.3 * 0.91, "longer ones": "came"}
+EXPECTED = {**FREQUENCIES, "lengths paid for": "those sampled", "verdicts": "right"}
+# Two first tokens, equally likely, and nothing else is left open: whichever is drawn, the loss is the same.
+COIN = {EQUALS: {COLON: 0.5, PAD: 0.5}, COLON: {ARROW: 1.0}, PAD: {ARROW: 1.0}, ARROW: {8: 1.0}, 8: {END: 1.0}}
+SCALE = 1e10  # of gradients, which are as small as the probabilities that they come from
+
+
+@cache
+def warm_up() -> None:
+    """Let the engine be compiled and PyTorch load what optimizers need: the seconds are not the student's."""
+    prompts = encode_prompts(scripted_problems())
+    model = scripted_model()
+    rollout.response_log_probs(model, prompts, rollout.generate(model, prompts)).sum().backward()
+    torch.optim.SGD(model.parameters(), lr=0.0).step()
+
+
+class SpyOptimizer(torch.optim.SGD):
+    """Notes the gradient that each step finds at the output bias; its steps change nothing."""
+
+    def __init__(self, policy: Transformer):
+        super().__init__(policy.parameters(), lr=0.0)
+        self.bias = policy.head.bias
+        self.gradients: list[Tensor | None] = []
+
+    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+        """Note the gradient."""
+        if closure is not None:
+            closure()
+        if self.bias.grad is None:
+            self.gradients.append(None)
+        else:
+            self.gradients.append(self.bias.grad.detach().clone())
+            self.bias.grad.zero_()  # by which a second step with the same gradient can be told from one with a new one
+
+
+class SpyEstimator:
+    """Notes what an estimator receives; returns irregular numbers, 0 among them, and weights by position."""
+
+    def __init__(self, group_size: int, length_cost: float):
+        self.rewards: list[Tensor] = []
+        self.masks: list[Tensor] = []
+        self.estimator = Estimator(self._advantages, self._weights, length_cost, group_size)
+
+    def _advantages(self, rewards: Tensor) -> Tensor:
+        self.rewards.append(rewards.detach().clone())
+        index = torch.arange(rewards.numel()).view(rewards.shape)
+        return (index * 37 % 23 - 8) / 16.0
+
+    def _weights(self, mask: Tensor) -> Tensor:
+        self.masks.append(mask.detach().clone())
+        return mask * (1 + torch.arange(mask.shape[1])) / mask.numel()
+
+
+class Watched:
+    """One call of a student's function with spies, and what they noted."""
+
+    def __init__(self, function: Guarded, inputs: Inputs, policy: Transformer, generator: Generator | None = None):
+        self.optimizer = SpyOptimizer(policy)
+        for parameter in policy.parameters():
+            parameter.grad = torch.full_like(parameter, 7 / SCALE)  # of an earlier step
+        self.spy = SpyEstimator(inputs["group_size"], inputs["length_cost"])
+        generator = generator or function.generator()
+        self.result = function(
+            policy, self.optimizer, inputs["problems"], self.spy.estimator, generator, may_change=(0, 1, 4)
+        )
+
+    def rewards(self) -> Tensor:
+        """What the advantages were computed from. `Finding` unless all of them were computed at once."""
+        return _only(self.spy.rewards, "estimator.advantages")
+
+    def mask(self) -> Tensor:
+        """What the weights were computed from."""
+        return _only(self.spy.masks, "estimator.weights")
+
+    def gradient(self) -> Tensor:
+        """What the only optimizer step found."""
+        noted = self.optimizer.gradients
+        if len(noted) > 1 and noted[1] is not None and not noted[1].any():
+            raise Finding(f"{len(noted)} calls of optimizer.step without a new gradient")
+        if len(noted) != 1:
+            raise Finding(f"{len(noted)} calls of optimizer.step where one belongs")
+        if noted[0] is None:
+            raise Finding("optimizer.step found no gradient")
+        return noted[0]
+
+
+def _only(received: Sequence[Tensor], by: str) -> Tensor:
+    """What every call received; more than one call with the same does no harm."""
+    if not received:
+        raise Finding(f"{by} is never called")
+    if not all(torch.equal(received[0], other) for other in received[1:]):
+        raise Finding(f"{by} is called several times where it needs the whole batch at once")
+    return received[0]
+
+
+def _script(*rows: int, group_size: int = 3, length_cost: float = 0.0) -> Inputs:
+    return {
+        "problems": scripted_problems()[torch.tensor(rows)],
+        "group_size": group_size,
+        "length_cost": length_cost,
+    }
+
+
+def _seen_rewards(function: Guarded, inputs: Inputs) -> Plain:
+    rewards = Watched(function, inputs, scripted_model()).rewards()
+    return plain(rewards.double().tolist())
+
+
+def _seen_mask(function: Guarded, inputs: Inputs) -> Plain:
+    return plain(Watched(function, inputs, scripted_model()).mask().double().tolist())
+
+
+def _seen_gradient(function: Guarded, inputs: Inputs) -> Plain:
+    gradient = Watched(function, inputs, scripted_model()).gradient()
+    return plain((gradient.double()[list(UNUSED)] * SCALE).tolist())
+
+
+def _coin_gradient(function: Guarded, inputs: Inputs) -> Plain:
+    gradient = Watched(function, inputs, bigram_model(COIN, layers=1)).gradient()
+    return plain(gradient[0].item() * 1e13)
+
+
+def _returned(function: Guarded, inputs: Inputs) -> Plain:
+    result = Watched(function, inputs, bigram_model(COIN, layers=1)).result
+    return named_numbers(result, ("reward", "loss"))
+
+
+def _lengths(function: Guarded, inputs: Inputs, generator: Generator) -> Tensor:
+    """The lengths of all responses; `Finding` unless there is one mask row for each."""
+    mask = Watched(function, inputs, bigram_model(LANGUAGE, layers=1), generator).mask()
+    rows = len(inputs["problems"]) * inputs["group_size"]
+    if mask.ndim != 2 or len(mask) != rows:
+        raise Finding(f"a mask of shape {tuple(mask.shape)} where {rows} rows belong")
+    return mask.sum(1).long()
+
+
+def _frequencies(function: Guarded, inputs: Inputs) -> Plain:
+    """Frequencies of lengths; and in words, whether rewards are those of the responses that are weighted."""
+    watched = Watched(function, inputs, bigram_model(LANGUAGE, layers=1))
+    lengths, rewards = watched.mask().sum(1).long(), watched.rewards().flatten()
+    if rewards.shape != lengths.shape:
+        raise Finding("another number of rewards than of responses")
+    cost = inputs["length_cost"]
+    paid = (-rewards / cost).remainder(1 / cost).round().long()
+    answers = inputs["problems"].answers.repeat_interleave(inputs["group_size"])
+    right = (answers == 3) & (paid <= 4) if len(answers) == len(paid) else paid < 0
+    found = {f"length {n}": (lengths == n).double().mean().item() for n in (3, 4)}
+    return {
+        **found,
+        "longer ones": "came" if bool((lengths > 4).any()) else "never came",
+        "lengths paid for": "those sampled" if torch.equal(paid.sort().values, lengths.sort().values) else "others",
+        "verdicts": "right" if torch.equal(right, rewards + paid * cost > 0.5) else "wrong",
+    }
+
+
+def _variety(function: Guarded, inputs: Inputs) -> Plain:
+    """In words: what is equal within groups and between them, and what the generator decides."""
+    generator = function.generator()
+    first, second = _lengths(function, inputs, generator), _lengths(function, inputs, generator)
+    again, other = (_lengths(function, inputs, function.generator(more)) for more in (0, 1))
+    groups = first.view(-1, inputs["group_size"])
+    return {
+        "in a group": "all the same" if bool((groups == groups[:, :1]).all()) else "different lengths",
+        "in the batch": "all the same" if bool((first == first[0]).all()) else "different lengths",
+        "with the same seed again": same_or_not(first, again),
+        "going on with the same generator": same_or_not(first, second),
+        "with another seed": same_or_not(first, other),
+    }
+
+
+def _crowd(problems: int, group_size: int) -> Inputs:
+    rows = [[0, 3], [2, 5]] * (problems // 2)
+    return {"problems": Problems.from_digits(rows), "group_size": group_size, "length_cost": 1 / 1024}
+
+
+CASES: Mapping[str, Sequence[Case]] = {
+    "policy_gradient_step": [
+        Case("the rewards that the estimator gets", partial(_script, *range(6), length_cost=0.03125), _seen_rewards),
+        Case("the rewards without a cost, equal prompts apart", partial(_script, 0, 0, 3, group_size=2), _seen_rewards),
+        Case("the mask that the estimator gets", partial(_script, *range(6)), _seen_mask),
+        Case("reward and loss that are returned", partial(_script, *range(6), length_cost=0.03125), _returned),
+        Case("the gradient of the step", partial(_script, *range(6)), _seen_gradient, tolerance=1e-3),
+        Case("the gradient, of groups of five", partial(_script, 5, 1, group_size=5), _seen_gradient, tolerance=1e-3),
+        Case("the gradient where two tokens are likely", partial(_script, *range(6)), _coin_gradient, tolerance=1e-3),
+        Case("the frequency of lengths", partial(_crowd, 16, 16), _frequencies, 0.2, EXPECTED),
+        Case("what is drawn", partial(_crowd, 8, 6), _variety),
+    ]
+}

@@ -1,0 +1,383 @@
+"""The self-checks: held to the bank of known mistakes, and to functions that do anything but what they should."""
+
+import contextlib
+import json
+import math
+import random
+import re
+import signal
+import sys
+import threading
+import time
+
+import golden
+import lab16_llm_rl
+import numpy as np
+import pytest
+import torch
+from conftest import KILL_MATRIX
+
+from labutils import checks
+from labutils.checks import CASES, check
+from labutils.checks.golden import read_golden
+from labutils.checks.models import UNUSED, scripted_model, scripted_problems, scripted_responses
+from labutils.checks.report import MIME_TYPE
+from labutils.checks.sampling import LANGUAGE
+from labutils.checks.values import first_difference
+from labutils.errors import LabError
+from labutils.task import encode_prompts, response_mask
+
+EXERCISES = list(CASES)
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """On a machine that does other things too, the time must not decide whether a function is right."""
+    monkeypatch.setattr(checks, "SECONDS", 30.0)
+
+
+# The bank ---------------------------------------------------------------------------------------------------------
+
+
+def test_every_exercise_of_the_parts_has_a_check():
+    assert sorted(EXERCISES) == sorted(golden.exercises())
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+@pytest.mark.usefixtures("patient")
+def test_the_reference_solution_passes(exercise):
+    report = check(getattr(lab16_llm_rl, exercise))
+    assert report.passed, str(report)
+    assert (report.score, report.diagnosis, report.example) == (1.0, None, "")
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+@pytest.mark.usefixtures("patient")
+def test_the_bank_is_told_apart(exercise, request):
+    """Every wrong variant fails, nine in ten are named, every correct one passes, and every case fails one."""
+    bank = golden.bank(exercise)
+    wrong = {name: check(function) for name, function in bank.mistakes.items()}
+    correct = {name: check(function) for name, function in bank.correct.items()}
+    survivors = [name for name, report in wrong.items() if report.passed]
+    unnamed = [name for name, report in wrong.items() if not (report.diagnosis or "").startswith(f"{name}: ")]
+    rejected = {name: report.diagnosis for name, report in correct.items() if not report.passed}
+    request.config.stash[KILL_MATRIX][exercise] = {
+        "wrong": len(wrong),
+        "killed": len(wrong) - len(survivors),
+        "named": len(wrong) - len(unnamed),
+        "correct": len(correct),
+        "rejected": len(rejected),
+    }
+    assert not survivors
+    assert not rejected
+    assert len(unnamed) <= 0.1 * len(wrong), unnamed
+    named_otherwise = [name for name in unnamed for other in wrong if wrong[name].diagnosis.startswith(f"{other}: ")]
+    assert not named_otherwise, "a wrong name is worse than none"
+    idle = {case.name for case in CASES[exercise]}
+    for report in wrong.values():
+        idle -= {name for name, passed in report.cases if not passed}
+    assert not idle, "cases that no known mistake fails"
+
+
+@pytest.mark.parametrize("exercise", EXERCISES)
+def test_the_golden_data_are_those_of_the_solution_and_the_bank(exercise):
+    """Right outcomes anew; of the mistakes only the names here, since their outcomes are what names them above."""
+    tolerances = {case.name: case.tolerance for case in CASES[exercise]}
+    known = read_golden(exercise)
+    expected = golden.right_outcomes(exercise)
+    assert known.expected.keys() == expected.keys(), "run python solutions/golden.py"
+    for case, outcomes in expected.items():
+        assert len(outcomes) == len(known.expected[case])
+        for new, old in zip(outcomes, known.expected[case], strict=True):
+            assert first_difference(new, old, tolerances[case]) is None, f"{case}: run python solutions/golden.py"
+    assert list(known.mistakes) == list(golden.bank(exercise).mistakes), "run python solutions/golden.py"
+
+
+def test_the_golden_data_hold_no_code():
+    for exercise in EXERCISES:
+        text = (golden.FOLDER / f"{exercise}.json").read_text()
+        json.loads(text, parse_constant=lambda name: pytest.fail(f"{name} is not JSON"))
+        assert "def " not in text
+        assert "lambda" not in text
+
+
+def test_the_script_is_certain():
+    """The false-alarm rates that the checks state rest on these probabilities."""
+    model, problems, responses = scripted_model(), scripted_problems(), scripted_responses()
+    sequences, mask = torch.cat([encode_prompts(problems), responses], 1)[:, :-1], response_mask(responses)
+    log_probs = model(sequences)[:, 8:][mask].log_softmax(-1)
+    others = torch.ones_like(log_probs, dtype=torch.bool).scatter_(1, responses[mask][:, None], False)
+    assert log_probs[others].max() < math.log(5e-10)
+    assert (log_probs[:, UNUSED].exp().sum(1) < 1.2e-9).all()
+    assert log_probs[:, UNUSED].min() > -26, "the gradients would be lost in rounding"
+    assert set(responses[mask].tolist()).isdisjoint(UNUSED)
+
+
+# What a report says -----------------------------------------------------------------------------------------------
+
+
+def own_reward(rewards):
+    return rewards - rewards.mean(1, keepdim=True)
+
+
+def named(exercise, function):
+    function.__name__ = exercise
+    return function
+
+
+def failed(exercise, function):
+    """The report on a function, which must be a failed one within the time."""
+    start = time.monotonic()
+    report = check(named(exercise, function))
+    assert time.monotonic() - start < 4, "2 seconds, and as much again for a busy machine"
+    assert not report.passed
+    assert report.score < 1
+    return report
+
+
+def test_a_known_mistake_is_named_with_got_and_expected():
+    report = failed("rloo_advantages", own_reward)
+    assert report.diagnosis == "the baseline contains the response's own reward: got 0.5, expected 0.6667"
+    assert "rewards =\n[1, 0, 0, 1]" in report.example
+    assert "expected =\n[0.6667, -0.6667" in report.example
+    assert "got =\n[0.5, -0.5" in report.example
+
+
+def test_an_unknown_mistake_is_shown_by_its_first_failing_case():
+    report = failed("dr_grpo_advantages", lambda rewards: rewards - 0.123)
+    assert re.fullmatch(r"three groups of four: got 0\.877, expected 0\.5", report.diagnosis)
+    assert report.cases[0] == ("three groups of four", False)
+
+
+def test_the_empty_stub_is_not_written_yet():
+    def stub(rewards):
+        raise NotImplementedError
+
+    report = failed("rloo_advantages", stub)
+    assert report.diagnosis == "rloo_advantages is not written yet"
+    assert report.score == 0
+    assert "Traceback" not in str(report)
+
+
+def test_a_report_shows_as_text_html_and_data():
+    report = failed("rloo_advantages", lambda rewards: f"<b>{len(rewards)}</b>" and {"<script>": 1}["&"])
+    bundle = report._repr_mimebundle_()
+    assert bundle["text/plain"] == str(report)
+    assert bundle[MIME_TYPE] == {
+        "exercise": "rloo_advantages", "passed": False, "score": 0.0, "diagnosis": report.diagnosis,
+    }  # fmt: skip
+    json.dumps(bundle[MIME_TYPE], allow_nan=False)
+    page = bundle["text/html"]
+    assert "<b>" not in page
+    assert "<script>" not in page
+    assert "✗ failed" in page, "colour alone does not tell"
+    assert "✓ passed" in check(lab16_llm_rl.rloo_advantages)._repr_html_()
+
+
+def test_a_name_that_is_no_exercise_is_refused():
+    with pytest.raises(LabError, match="'own_rewards' has no self-check; allowed are functions called running_states"):
+        check(named("own_rewards", lambda rewards: rewards))
+    with pytest.raises(LabError, match="has no self-check"):
+        check(5)
+
+
+# Functions that do anything ---------------------------------------------------------------------------------------
+
+
+def loop_for_ever(rewards):
+    while True:
+        pass
+
+
+def loop_that_catches(rewards):
+    while True:
+        with contextlib.suppress(Exception):
+            time.sleep(0.001)
+
+
+def loop_that_catches_everything(rewards):
+    while True:
+        try:  # noqa: SIM105
+            time.sleep(1000)
+        except:  # noqa: E722
+            pass
+
+
+@pytest.mark.parametrize(
+    "function",
+    [loop_for_ever, loop_that_catches, loop_that_catches_everything, lambda rewards: time.sleep(1000)],
+)
+def test_what_does_not_end_is_stopped(function, monkeypatch):
+    monkeypatch.setattr(checks, "SECONDS", 0.3)
+    handler, tracing = signal.getsignal(signal.SIGINT), sys.gettrace()
+    report = failed("rloo_advantages", function)
+    assert "did not finish within 0.3 seconds" in report.diagnosis
+    assert "stopped" in str(report)
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert sys.gettrace() is tracing
+    assert threading.active_count() == 1 or all(not thread.name.startswith("limit") for thread in threading.enumerate())
+
+
+def test_ctrl_c_is_let_through():
+    def interrupt(rewards):
+        signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        check(named("rloo_advantages", interrupt))
+
+
+def test_a_check_works_in_another_thread():
+    found = []
+    thread = threading.Thread(target=lambda: found.append(check(named("rloo_advantages", own_reward))))
+    thread.start()
+    thread.join()
+    assert "own reward" in found[0].diagnosis
+
+
+class EqualToEverything:
+    def __eq__(self, other):
+        return True
+
+    def __hash__(self):
+        return 0
+
+    def __getattr__(self, name):
+        return self
+
+    def __call__(self, *arguments):
+        return self
+
+
+class OddTensor(torch.Tensor):
+    def tolist(self):
+        return [[0.6667]]
+
+
+class UnprintableError(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+
+def raising(error):
+    def function(rewards):
+        raise error
+
+    return function
+
+
+def change(action):
+    """A right answer, after doing something that it must not."""
+
+    def function(rewards):
+        right = lab16_llm_rl.rloo_advantages(rewards)
+        action(rewards)
+        return right
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("function", "words"),
+    [
+        (lambda rewards: None, "None (a return is missing) where a tensor belongs"),
+        (lambda rewards: 1.5, "a float where a tensor belongs"),
+        (lambda rewards: rewards.tolist(), "a list where a tensor belongs"),
+        (lambda rewards: EqualToEverything(), "an EqualToEverything where a tensor belongs"),
+        (lambda rewards: OddTensor(rewards), "an OddTensor where a tensor belongs"),
+        (lambda rewards: rewards.long(), "a tensor of torch.int64 where floating-point numbers belong"),
+        (lambda rewards: rewards[0], "got shape (4,), expected shape (3, 4)"),
+        (lambda rewards: rewards.sum(), "got a single number, expected shape (3, 4)"),
+        (lambda rewards: rewards * float("nan"), "got NaN, expected 0.6667"),
+        (lambda rewards: rewards / 0, "got infinity, expected 0.6667"),
+        (lambda rewards: rewards.to_sparse(), "a tensor that is sparse"),
+        (lambda rewards: torch.zeros(200, 200), "a tensor of shape (200, 200), far too large"),
+        (lambda rewards: rewards.oops, "raised AttributeError ('Tensor' object has no attribute 'oops'), in line"),
+        (lambda: 0, "raised TypeError"),
+        (raising(UnprintableError()), "raised Exception, in line"),
+        (raising(KeyboardInterrupt()), "raised KeyboardInterrupt"),
+        (raising(SystemExit(0)), "called exit()"),
+        (lambda rewards: sys.exit(0), "called exit()"),
+        (lambda rewards: input("?"), "raised RuntimeError (input() has nobody to ask here)"),
+        (change(lambda rewards: rewards.add_(1)), "the argument `rewards` changed"),
+        (change(lambda rewards: torch.manual_seed(0)), "changed the state of the global random numbers"),
+        (change(lambda rewards: random.random()), "changed the state of the global random numbers"),
+        (change(lambda rewards: np.random.random()), "changed the state of the global random numbers"),
+        (change(lambda rewards: torch.set_num_threads(2)), "changed PyTorch's number of threads"),
+        (change(lambda rewards: torch.set_default_dtype(torch.float64)), "changed PyTorch's default dtype"),
+        (change(lambda rewards: torch.set_grad_enabled(False)), "switched gradients on or off"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_else_a_function_does_is_said_in_words(function, words):
+    before = (torch.get_rng_state(), random.getstate(), torch.get_num_threads(), torch.get_default_dtype())
+    report = failed("rloo_advantages", function)
+    assert words in report.diagnosis
+    assert words in str(report)
+    after = (torch.get_rng_state(), random.getstate(), torch.get_num_threads(), torch.get_default_dtype())
+    assert torch.equal(before[0], after[0])
+    assert before[1:] == after[1:]
+    assert torch.is_grad_enabled()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is limited on Linux only")
+@pytest.mark.parametrize("take", [lambda _: torch.ones(10**10), lambda _: [0] * 10**10])
+def test_a_function_that_takes_too_much_memory_fails(take):
+    import resource
+
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    assert "raised" in failed("rloo_advantages", take).diagnosis
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+
+
+def test_what_is_printed_is_kept_out_of_the_page_and_said(capsys):
+    def chatty(rewards):
+        for _ in range(1000):
+            print("looking at", rewards.shape)
+        return lab16_llm_rl.rloo_advantages(rewards)
+
+    report = check(named("rloo_advantages", chatty))
+    assert report.passed
+    assert "It printed: looking at" in str(report)
+    assert len(str(report)) < 1500
+    assert capsys.readouterr().out == ""
+
+
+def test_a_notebooks_exit_only_raises():
+    """In a notebook `exit` is an object of the page that ends the kernel, not Python's own."""
+    ended = []
+    page = {"exit": lambda: ended.append(True)}
+    exec("def rloo_advantages(rewards):\n    exit()\n", page)
+    assert "called exit()" in check(page["rloo_advantages"]).diagnosis
+    page["exit"]()
+    assert ended == [True], "only what is called after the check"
+
+
+def test_lists_numbers_and_dicts_are_read_by_exact_type():
+    assert (
+        "a tensor where a list belongs"
+        in failed("running_states", lambda digits: torch.tensor(digits)).diagnosis.lower()
+    )
+    assert "holds a float where ints belong" in failed("running_states", lambda digits: [1.0, 2.0]).diagnosis
+    assert check(named("running_states", lambda d: tuple(np.int64(s) for s in lab16_llm_rl.running_states(d)))).passed
+    assert "without the key 'accuracy'" in failed("summarize", lambda problems, responses: {}).diagnosis
+    half = {"accuracy": torch.tensor(0.5), "writes_states": 0.5, "length": 3.0}
+    assert "a Tensor where a number belongs, under the key 'accuracy'" in failed("summarize", lambda *_: half).diagnosis
+    assert "a bool where a number belongs" in failed("pass_at_k", lambda n, c, k: True).diagnosis
+
+
+def test_a_step_that_is_replaced_by_its_result_is_found_out():
+    """No reward or loss can be guessed: gradients are looked at where they arrive."""
+    report = failed("policy_gradient_step", lambda *_: {"reward": 1 / 3, "loss": 0.0})
+    assert not any(passed for _, passed in report.cases)
+
+
+def test_a_sampler_gets_models_that_it_can_only_ask():
+    """The fast engine works on them, too, since they are transformers like any other."""
+    from labutils import rollout
+
+    def sample_responses(model, prompts, temperature=1.0, generator=None):
+        return rollout.generate(model, prompts, 1, temperature, generator)
+
+    report = check(sample_responses)
+    assert report.passed, str(report)
+    assert all(abs(sum(row.values()) - 1) < 1e-9 for row in LANGUAGE.values())
