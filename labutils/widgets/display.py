@@ -70,7 +70,8 @@ class Explorer(ABC):
     """
 
     def __init__(self, *rows: Sequence[ipywidgets.Widget]):
-        boxes = [ipywidgets.HBox(row, layout=ipywidgets.Layout(flex_flow="row wrap")) for row in rows]
+        layout = {"flex_flow": "row wrap", "grid_gap": "0 14px"}
+        boxes = [ipywidgets.HBox(row, layout=layout) for row in rows]
         self._panel = ipywidgets.HTML()
         self._view = ipywidgets.VBox([*boxes, self._panel])
         self.text = ""

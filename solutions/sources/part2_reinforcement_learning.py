@@ -880,20 +880,29 @@ for step in range(1, 11):
 # You can interrupt the cell with the stop button. What is trained is kept in the results folder, and the cell goes on
 # from there when you run it again. If you change one of your functions, the runs that use it start anew.
 #
-# `summarize` is part 1's, given here so that the notebook stands alone.
+# What is recorded comes from part 1's `summarize`, which this notebook needs too, so that it stands alone.
+#
+# **Exercise `summarize`** · 1 minute · difficulty ●○○○○ · copy your function from part 1
+#
+# If you have not written it yet:
+#
+# <details><summary>Hint 1</summary>
+#
+# Three means of three tensors with one entry per response: what `verify` accepts, what `writes_states` finds, and the
+# number of tokens, from the response mask.
+#
+# </details>
+#
+# <details><summary>Hint 2</summary>
+#
+# A boolean tensor has no mean: turn it into floats first. The number of tokens of a response is the sum of its row of
+# `response_mask`. Turn each mean into a Python float with `.item()`.
+#
+# </details>
 
+# %% id="summarize" exercise="summarize"
 
 # %% id="ten-runs" seconds=900
-def summarize(problems, responses):
-    """Part 1's measures: accuracy, share that writes its states, mean length in tokens."""
-    measures = {
-        "accuracy": verify(problems, responses),
-        "writes_states": writes_states(responses),
-        "length": response_mask(responses).sum(1),
-    }
-    return {name: values.double().mean().item() for name, values in measures.items()}
-
-
 curves = lab.reinforce(ESTIMATORS, policy_gradient_step, summarize, kl_per_response)
 
 # %% [markdown] id="table-text"
