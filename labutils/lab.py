@@ -10,9 +10,9 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -136,14 +136,15 @@ class Lab:
 
         In a notebook the loss is drawn as it falls.
         """
-        settings, live, code = self.sizes.pretraining, plots.LivePicture(), code_fingerprint(loss)
+        settings, live, about = self.sizes.pretraining, plots.LivePicture(), {"code": code_fingerprint(loss)}
 
         def watch(history: History) -> None:
             live.draw(lambda: plots.pretraining_curve(history, settings.steps))
 
-        path = self._state(f"pretraining-{code}")
-        state = training.pretrain(loss, settings, path, {"code": code}, watch)
+        path = self._state("pretraining", about, settings)
+        state = training.pretrain(loss, settings, path, about, watch)
         watch(state.history)
+        self._keep_only([path])
         save_model(self._checkpoint("pretrained"), state.model, state.about)
         return state.model
 
@@ -157,8 +158,8 @@ class Lab:
         """Part 2's runs: estimator -> seed -> step -> metrics, all on one evaluation set.
 
         Each estimator runs from each of the two seeds. The Dr. GRPO policies of the first are kept for part 3. A run
-        that an earlier call finished with the same code is not repeated. In a notebook the curves are drawn as they
-        grow.
+        that an earlier call finished is not repeated; one that has changed in anything, its functions, its cost or its
+        starting model, is trained anew and takes its place. In a notebook the curves are drawn as they grow.
         """
         start = self.model("pretrained")
         problems = training.evaluation_set(self.sizes.reinforcement.evaluation_problems)
@@ -174,11 +175,12 @@ class Lab:
                 about = {"estimator": name, "start": model_fingerprint(start), "code": code_fingerprint(*code),
                          "length_cost": estimator.length_cost, "group_size": estimator.group_size}  # fmt: skip
                 run = name, seed
-                paths[run] = self._state(f"{name}-seed{seed}-{about['code']}")
+                paths[run] = self._state(f"{name}-seed{seed}", about, settings)
                 arguments = (start, step_function, estimator, evaluate, settings, paths[run], about)
                 tasks[run] = partial(training.reinforce, *arguments, progress=False)
         with self._followed(paths):
             states = run_all("reinforcement learning", tasks, self.jobs)
+        self._keep_only(paths.values())
         for name in set(KEPT_POLICIES) & set(estimators):
             state = states[name, RUN_SEEDS[0]]
             save_model(self._checkpoint(name), state.model, state.about)
@@ -262,8 +264,16 @@ class Lab:
     def _checkpoint(self, name: str) -> Path:
         return self.out / "checkpoints" / f"{name}.safetensors"
 
-    def _state(self, name: str) -> Path:
-        return self.out / "state" / f"{name}.safetensors"
+    def _state(self, name: str, about: dict[str, Any], settings: PretrainingSettings | ReinforcementSettings) -> Path:
+        """Where the state of a run is kept: every change of what it depends on is another file."""
+        return self.out / "state" / f"{name}-{code_fingerprint(about, asdict(settings))}.safetensors"
+
+    def _keep_only(self, paths: Iterable[Path]) -> None:
+        """Remove the states of earlier runs of the same names, now that these have ended."""
+        for path in paths:
+            for other in path.parent.glob(f"{path.name.rpartition('-')[0]}-*"):
+                if other != path:
+                    other.unlink()
 
 
 def shipped_model(name: str) -> Transformer:
