@@ -226,7 +226,7 @@ def write(out: Path) -> None:
     write_json(RECORD, {"machine": machine(), **profiles}, indent=None)
     record = read_json(RECORD)
     write_json(BANDS, {profile: bands_of(record[profile], profile) for profile in PROFILES})
-    PAGE.write_text(page(record))
+    PAGE.write_text(page(record), encoding="utf-8")
 
 
 def collected(profile: str, out: Path) -> dict[str, Any]:
@@ -378,7 +378,7 @@ def page(record: Table) -> str:
             outside = deviations(wrong, bands[profile]["part2"])
             first = str(outside[0]) if outside else "none: not caught"
             caught.append(f"| {profile} | {name} | {len(outside)} of {entries} | {first} |")
-    template = Template((HERE / "calibration.md.template").read_text())
+    template = Template((HERE / "calibration.md.template").read_text(encoding="utf-8"))
     return template.substitute(
         machine=record["machine"], seeds=seeds_text(), alarms="\n".join(alarms), caught="\n".join(caught)
     )

@@ -68,7 +68,7 @@ def ship(out: Path) -> None:
     for name in SHIPPED:
         shutil.copyfile(out / f"seed{chosen}" / "checkpoints" / f"{name}.safetensors", DATA / f"{name}.safetensors")
     shutil.copyfile(out / f"seed{chosen}" / "figures" / PICTURE.name, PICTURE)
-    (DATA / "CHECKPOINTS.txt").write_text(checkpoints_text(record, chosen))
+    (DATA / "CHECKPOINTS.txt").write_text(checkpoints_text(record, chosen), encoding="utf-8")
     click.echo(f"shipped seed {chosen}")
 
 

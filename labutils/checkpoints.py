@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from labutils.errors import LabError
 from labutils.model import ModelConfig, Transformer
 
 LARGEST_FILE = 64 * 2**20  # bytes; the lab's own files stay below 5 MiB
+REPLACE_ATTEMPTS, REPLACE_PAUSE = 20, 0.05  # seconds between them: one second in all
 
 
 class DamagedFile(LabError):
@@ -36,10 +38,22 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.replace(temporary, path)
+        _replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def _replace(temporary: Path, path: Path) -> None:
+    """Put the new file in the old one's place. Windows refuses while another process reads the old one: try again."""
+    for attempt in range(REPLACE_ATTEMPTS):
+        try:
+            os.replace(temporary, path)
+            return
+        except PermissionError:
+            if attempt == REPLACE_ATTEMPTS - 1:
+                raise
+            time.sleep(REPLACE_PAUSE)
 
 
 def write_json(path: Path, value: Any, indent: int | None = 1) -> None:

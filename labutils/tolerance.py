@@ -51,7 +51,7 @@ def bands(profile: str, part: str, folder: Path = DATA) -> Table | None:
 @cache
 def _all_bands(folder: Path) -> dict[str, Any]:
     path = folder.joinpath("bands.json")
-    return json.loads(path.read_text()) if path.is_file() else {}
+    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
 
 
 def deviations(table: Any, bands: Table, path: tuple[str, ...] = ()) -> list[Deviation]:

@@ -133,7 +133,7 @@ def _code_cell(cell_id: str, source: str, role: str, **options: Any) -> Notebook
 
 @cache
 def _solution() -> str:
-    return (HERE / "lab16_llm_rl.py").read_text()
+    return (HERE / "lab16_llm_rl.py").read_text(encoding="utf-8")
 
 
 def function_source(name: str, solved: bool) -> str:

@@ -1,3 +1,4 @@
+import contextlib
 import json
 import os
 
@@ -6,6 +7,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from labutils import checkpoints
 from labutils.checkpoints import (
     LARGEST_FILE,
     DamagedFile,
@@ -139,6 +141,26 @@ def test_a_failing_write_leaves_the_old_file_and_nothing_else(tmp_path, monkeypa
     with pytest.raises(KeyboardInterrupt):
         write_atomically(path, b"new")
     assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("refusals", [3, 10**6])
+def test_a_file_that_another_process_reads_is_replaced_a_little_later(tmp_path, monkeypatch, refusals):
+    """Windows refuses to replace an open file; a reader closes it soon, and one that does not is reported."""
+    path, replace, attempts = tmp_path / "file", os.replace, []
+    write_atomically(path, b"old")
+
+    def busy(source, target):
+        attempts.append(source)
+        if len(attempts) <= refusals:
+            raise PermissionError("another process reads it")
+        replace(source, target)
+
+    monkeypatch.setattr(os, "replace", busy)
+    monkeypatch.setattr(checkpoints, "REPLACE_PAUSE", 0)
+    with pytest.raises(PermissionError) if refusals > 100 else contextlib.nullcontext():
+        write_atomically(path, b"new")
+    assert path.read_bytes() == (b"old" if refusals > 100 else b"new")
     assert os.listdir(tmp_path) == ["file"]
 
 

@@ -60,7 +60,7 @@ def test_the_exercises_stand_in_order_with_their_checks_below_them():
 
 def solution_lines():
     """The lines between the markers of the reference solution that are long enough to be telling."""
-    text = (build.HERE / "lab16_llm_rl.py").read_text()
+    text = (build.HERE / "lab16_llm_rl.py").read_text(encoding="utf-8")
     for body in re.findall(r"### BEGIN SOLUTION\n(.*?)    ### END SOLUTION", text, re.DOTALL):
         yield from (line.strip() for line in body.splitlines() if len(line.strip()) > 30)
 
@@ -134,7 +134,7 @@ def test_every_figure_has_a_description(name, solved):
 @names
 def test_what_the_prose_quotes_of_the_course_lies_in_the_bands(name):
     """A number of the course's own run may be quoted only where a reader's output can show the same."""
-    source = (build.HERE / "sources" / f"{name}.py").read_text()
+    source = (build.HERE / "sources" / f"{name}.py").read_text(encoding="utf-8")
     for path in re.findall(r"course\(\s*\"([\w.*]+)\"", source.replace("\n# ", " ")):
         part, *keys = path.split(".")
         shown = "part1_shipped" if part == "part1" else part

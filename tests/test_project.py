@@ -31,9 +31,9 @@ def test_lint_format_and_types(tool):
 
 
 def test_conda_and_pip_install_the_same_packages():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     pip = {line.replace(" ", "") for line in project["dependencies"] + project["optional-dependencies"]["test"]}
-    conda = yaml.safe_load((ROOT / "environment.yml").read_text())["dependencies"]
+    conda = yaml.safe_load((ROOT / "environment.yml").read_text(encoding="utf-8"))["dependencies"]
     names = {}
     for line in conda:
         name, *version = re.split(r"(?=>=)", line)
@@ -44,9 +44,9 @@ def test_conda_and_pip_install_the_same_packages():
 
 
 def test_the_constraints_pin_every_package_that_is_asked_for():
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = project["dependencies"] + [x for extra in project["optional-dependencies"].values() for x in extra]
-    pins = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(), re.MULTILINE))
+    pins = dict(re.findall(r"^([\w.-]+)==(\S+)$", (ROOT / "constraints.txt").read_text(encoding="utf-8"), re.MULTILINE))
     assert {re.split("[>=]", line)[0].strip() for line in wanted} <= {name.lower() for name in pins}
     assert pins["torch"] == "2.13.0"
 
@@ -60,7 +60,7 @@ def test_labutils_does_not_import_the_solutions_and_imports_only_downwards():
     of = {path: path.relative_to(ROOT / "labutils").with_suffix("").parts[0] for path in files}
     assert set(of.values()) - {"__init__"} == set(order)
     for path, module in of.items():
-        text = path.read_text()
+        text = path.read_text(encoding="utf-8")
         assert "import lab16_llm_rl" not in text
         assert "known_mistakes" not in text
         imported = re.findall(r"from labutils\.(\w+)[\w.]* import", text)
@@ -81,7 +81,7 @@ def test_the_shipped_checkpoints_are_small_and_load():
 
 def test_the_readme_shows_the_measured_numbers():
     """The tables of the shipped seed, and the speeds, as their data files have them."""
-    readme = (ROOT / "README.md").read_text()
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
     record = read_json(fidelity.RECORD)
     shipped = record["seeds"][fidelity.median_seed(record)]
     for part, expected in course_tables().items():
@@ -93,7 +93,7 @@ def test_the_readme_shows_the_measured_numbers():
 
 def test_the_text_beside_the_checkpoints_is_the_record():
     record = read_json(fidelity.RECORD)
-    text = (fidelity.DATA / "CHECKPOINTS.txt").read_text()
+    text = (fidelity.DATA / "CHECKPOINTS.txt").read_text(encoding="utf-8")
     assert text == fidelity.checkpoints_text(record, fidelity.median_seed(record))
 
 
@@ -110,7 +110,7 @@ def test_functions_stay_short():
 
     long = []
     for path in [*(ROOT / "labutils").rglob("*.py"), *(ROOT / "solutions").glob("*.py")]:
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.FunctionDef):
                 body = node.body[1:] if ast.get_docstring(node) else node.body
                 lines = body[-1].end_lineno - body[0].lineno + 1 if body else 0

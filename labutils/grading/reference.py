@@ -73,7 +73,7 @@ def read_reference(path: Path, name: str | None = None, folder: Path | None = No
 
 
 def _notebooks(file: Path) -> dict[str, list[ReferenceCell]]:
-    content = json.loads(file.read_text()) if file.is_file() else {}
+    content = json.loads(file.read_text(encoding="utf-8")) if file.is_file() else {}
     return {name: [ReferenceCell(**cell) for cell in notebook["cells"]] for name, notebook in content.items()}
 
 
