@@ -43,7 +43,9 @@ TITLES = {
 
 def course_tables() -> dict[str, Table]:
     """The course's numbers, of the full profile, in the layout of `tables.json`."""
-    tables: dict[str, Table] = json.loads(files("labutils").joinpath("data", "expected.json").read_text(encoding="utf-8"))["full"]
+    tables: dict[str, Table] = json.loads(
+        files("labutils").joinpath("data", "expected.json").read_text(encoding="utf-8")
+    )["full"]
     return tables
 
 

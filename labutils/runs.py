@@ -64,31 +64,38 @@ def followed(
 
     watch: called with the runs' histories as they grow. The runs may be in other processes.
     """
-    paths, stop = list(paths), threading.Event()
-    bar = tqdm(desc=name, total=steps * len(paths))
+    paths, stop, shown = list(paths), threading.Event(), 0
+
+    def histories() -> dict[Path, History]:
+        return {path: history for path in paths if (history := _history(path))}
+
+    def steps_of(found: dict[Path, History]) -> int:
+        return sum(max(history) for history in found.values())
 
     def look() -> None:
-        histories = {path: _history(path) for path in paths}
-        done = sum(max(history, default=0) for history in histories.values())
-        if done != bar.n:
+        nonlocal shown
+        found = histories()
+        if (done := steps_of(found)) != shown:
             bar.update(done - bar.n)
+            shown = done
             if watch is not None:
-                watch({path: history for path, history in histories.items() if history})
+                watch(found)
 
     def follow() -> None:
         while not stop.wait(FOLLOWED_EVERY):
             look()
 
+    # What earlier calls did counts as done from the start, so that the time left is that of the rest.
+    bar = tqdm(desc=name, total=steps * len(paths), initial=steps_of(histories()))
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
-    try:
-        with bar:
+    with bar:
+        try:
             yield
+        finally:
             stop.set()
             thread.join()
-            look()
-    finally:
-        stop.set()
+        look()
 
 
 def _history(path: Path) -> History:
