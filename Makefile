@@ -17,6 +17,7 @@ test: .venv/installed
 	$(BIN)/python -m pytest $(ARGS)
 
 nbval: .venv/installed
+	rm -rf solutions/notebooks/results # else what an earlier call trained is shown
 	$(BIN)/python -m pytest --nbval solutions/notebooks $(ARGS)
 
 notebooks: .venv/installed

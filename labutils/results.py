@@ -49,16 +49,15 @@ def course_tables() -> dict[str, Table]:
     return tables
 
 
-def expected_table(profile: str, part: str) -> Table | None:
-    """What a part's table is compared with: the course's numbers, or for the quick profile the mean of many seeds."""
-    if profile == "full":
-        return course_tables()[part.removesuffix("_shipped")]
+def band_means(bands: Table) -> dict[str, Any]:
+    """The mean of the correct runs behind each band, nested like the bands."""
+    return {key: band_means(value) if isinstance(value, Mapping) else value[2] for key, value in bands.items()}
+
+
+def notebook_view(part: str, profile: str, table: Table) -> TableView:
+    """The table as a notebook shows it. Expected are the means of correct runs, which start from the same model."""
     found = bands(profile, part)
-    return found and _means(found)
-
-
-def _means(bands: Table) -> dict[str, Any]:
-    return {key: _means(value) if isinstance(value, Mapping) else value[2] for key, value in bands.items()}
+    return TableView(part, profile, table, found and band_means(found), found, "the mean of correct runs")
 
 
 def require_finite(name: str, table: Table) -> None:
@@ -109,7 +108,8 @@ class TableView:
     """A part's table as text, as HTML and as numbers, with the expected value and the band of each number.
 
     part: "part1", "part1_shipped", "part2" or "part3". expected, bands: nested like the table, None where there are
-    none. A number outside its band is marked "!" in either form.
+    none. source: of the expected values, "the course" or "the mean of correct runs". A number outside its band is
+    marked "!" in either form.
     """
 
     part: str
@@ -117,6 +117,7 @@ class TableView:
     table: Table
     expected: Table | None = None
     bands: Table | None = None
+    source: str = "the course"
 
     def __str__(self) -> str:
         lines = [f"=== {self._title()} ==="]
@@ -159,7 +160,8 @@ class TableView:
 
     def _html(self) -> str:
         legend = f"<p>{PART2_LEGEND}</p>" if self.part == "part2" else ""
-        key = "<p>In each cell: your number; <small>the expected value; the band of correct runs.</small></p>"
+        shown = [f"the expected value, {self.source}", *(["the band of correct runs"] if self.bands else [])]
+        key = f"<p>In each cell: your number; <small>{'; '.join(shown)}.</small></p>"
         tables = "".join(self._block_html(block) for block in _blocks(self.part, self.table))
         verdict = "".join(f"<br>{html.escape(line)}" for line in self._verdict())
         return f"<p><b>{self._title()}</b>{verdict}</p>{legend}{key if self.expected else ''}{tables}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -15,6 +16,11 @@ from typing import Any
 Table = Mapping[str, Any]
 
 DATA = Path(str(files("labutils") / "data"))  # what comes with the lab
+
+
+def notebook_profile() -> str:
+    """The profile that notebooks run in, their kernels and what compares their tables: LAB16_PROFILE, else "full"."""
+    return os.environ.get("LAB16_PROFILE", "full")
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,11 @@ def test_the_notebooks_are_what_their_sources_give(name, student, solved):
     assert solved[name] == fresh, "run `make notebooks`"
 
 
+@names
+def test_the_tables_are_shown_with_the_bands_of_now(name, solved):
+    assert not build.shows_other_bands(solved[name]), "run `make notebooks`"
+
+
 def test_the_reference_is_what_the_sources_give():
     assert read_json(build.REFERENCE) == {name: build.reference(name) for name in build.NAMES}, "run `make notebooks`"
 

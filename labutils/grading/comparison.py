@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from labutils.grading.reference import Reference, ReferenceCell, profile
+from labutils.grading.reference import Reference, ReferenceCell
 from labutils.results import TABLE_MIME
-from labutils.tolerance import Table, deviations
+from labutils.tolerance import Table, deviations, notebook_profile
 
 CHECK_MIME = "application/vnd.lab16.check+json"
 MOST_LINES = 20  # of a table's wrong entries, so that an untrained model does not print hundreds
@@ -31,11 +31,13 @@ def _shown(bundles: Sequence[Bundle], mime: str) -> list[Any]:
 
 def _table_problems(part: str, bands: Table | None, shown: list[Any]) -> list[str]:
     if bands is None:
-        return [f"there are no bands for {part} in the profile {profile()!r}: nothing to compare the table with"]
+        return [
+            f"there are no bands for {part} in the profile {notebook_profile()!r}: nothing to compare the table with"
+        ]
     if len(shown) != 1 or not isinstance(shown[0], Mapping):
         return [f"the cell shows {len(shown)} tables of numbers; expected exactly one, of {part}"]
     problems = []
-    for key, expected in (("part", part), ("profile", profile())):
+    for key, expected in (("part", part), ("profile", notebook_profile())):
         if shown[0].get(key) != expected:
             problems.append(f"the table's {key} is {_short(shown[0].get(key))}; expected {expected!r}")
     table = shown[0].get("table")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from labutils.errors import LabError
-from labutils.tolerance import DATA, Table, bands
+from labutils.tolerance import DATA, Table, bands, notebook_profile
 
 RESTORE = "restore it from the notebook that was handed out"
 
@@ -45,12 +44,7 @@ class Reference:
 
     def bands(self, part: str) -> Table | None:
         """The bands of a part's table in this run's profile; None where there are none."""
-        return bands(profile(), part, self.folder)
-
-
-def profile() -> str:
-    """The profile that the notebook's kernel runs in: it inherits this process's environment."""
-    return os.environ.get("LAB16_PROFILE", "full")
+        return bands(notebook_profile(), part, self.folder)
 
 
 def read_reference(path: Path, name: str | None = None, folder: Path | None = None) -> Reference | None:
