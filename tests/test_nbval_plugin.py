@@ -256,8 +256,8 @@ def test_lost_kernel_is_noticed_soon_and_fails_every_later_cell(cases, case, cel
     assert reason in cases[case].only(cell, *later)
     for name in later:
         assert f"not run: {reason} in cell '{cell}'" in cases[case].failures[name]
-    assert cases[case].seconds[cell] < (20 if "limit" in reason else 10), "stock nbval waits for 2000 s"
-    assert sum(cases[case].seconds[name] for name in later) < 4
+    assert cases[case].seconds[cell] < 60, "stock nbval waits for 2000 s"
+    assert sum(cases[case].seconds[name] for name in later) < 30
 
 
 def test_time_out_shows_the_line_that_did_not_end(cases):

@@ -12,6 +12,7 @@ import speed
 import yaml
 
 from labutils.checkpoints import read_json
+from labutils.checks import check
 from labutils.lab import shipped_model
 from labutils.results import TableView, course_tables
 
@@ -89,6 +90,24 @@ def test_the_readme_shows_the_measured_numbers():
     measured = read_json(ROOT / "benchmarks" / "speed.json")
     for text in (measured["machine"], speed.table(measured), speed.memory_text(measured)):
         assert text in readme
+
+
+def test_the_readme_has_no_gaps_and_its_links_lead_somewhere():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert re.findall(r"\b[A-Z]+_[A-Z_]+\b(?<!LAB16_PROFILE)(?<!NBVAL_SKIP)", readme) == []
+    for text, link in re.findall(r"\[([^\]]*)\]\(([^)#]+)\)", readme):
+        assert text, f"{link} has no text"
+        assert link.startswith("https://") or (ROOT / link).exists(), link
+    for path in re.findall(r"`((?:labutils|notebooks|solutions|benchmarks|tests|docs)/[\w./]*)`", readme):
+        assert (ROOT / path).exists(), path
+
+
+def test_the_readme_shows_what_a_check_says():
+    def rloo_advantages(rewards):
+        return rewards - rewards.mean(1, keepdim=True)
+
+    shown = str(check(rloo_advantages)).partition("\n\n  ✗")[0]
+    assert shown in (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_text_beside_the_checkpoints_is_the_record():
