@@ -1,6 +1,7 @@
 """What correct runs' tables vary by: the bands in labutils/data/bands.json, and the page docs/calibration.md.
 
-`make calibrate` takes about two hours on two cores; a stopped call goes on where it was.
+`make calibrate` takes about two hours on two cores; a stopped call goes on where it was. Results in the folder are
+taken as they are: after a change of the task, the training or the evaluation, begin with an empty one.
 
 python benchmarks/calibrate.py run       trains and evaluates, into results/calibration
 python benchmarks/calibrate.py mistakes  the same with mistakes in the training
@@ -9,47 +10,37 @@ python benchmarks/calibrate.py write     writes the bands, the record and the pa
 
 from __future__ import annotations
 
-import math
-import statistics
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
+from itertools import starmap
 from pathlib import Path
-from string import Template
 from types import FunctionType, SimpleNamespace
 from typing import Any
 
 import click
 import lab16_llm_rl as solution
-from joblib import cpu_count
+from calibration import EVALUATIONS, NOTEBOOKS, PRETRAINING, bands_of, page
+from joblib import Parallel, cpu_count, delayed
 from machine import machine
-from scipy.stats import beta, t
+from tables import leaves, lookup, nested
 from torch import Tensor
 from tqdm import tqdm
 
 from labutils import rollout
 from labutils.checkpoints import load_checkpoint, read_json, write_json
-from labutils.lab import PASS_KS, PROFILES, RUN_SEEDS, Lab, shipped_model
+from labutils.lab import PROFILES, RUN_SEEDS, Lab, shipped_model
 from labutils.model import Transformer
 from labutils.results import mean_of_seeds
-from labutils.runs import run_all
 from labutils.task import ARROW, Problems, response_mask
-from labutils.tolerance import deviations
+from labutils.tolerance import Table
+from labutils.training import one_thread
 
 HERE = Path(__file__).parent
 RECORD = HERE / "calibration.json"
 BANDS = HERE.parent / "labutils" / "data" / "bands.json"
 PAGE = HERE.parent / "docs" / "calibration.md"
-
-FALSE_ALARM = 0.01  # per notebook, shared by all numbers of its tables (Bonferroni)
-# (for the bands, held out): pretraining seeds, notebooks of two RL seeds each, evaluations of the shipped model
-PRETRAINING = {"full": (12, 4), "quick": (12, 12)}
-NOTEBOOKS = {"full": (12, 8), "quick": (12, 12)}
-EVALUATIONS = {"full": (24, 24), "quick": (48, 96)}
-NOTEBOOK_PARTS = {"part 1": ("part1", "part1_shipped"), "part 2": ("part2",), "part 3": ("part3",)}
-Table = Mapping[str, Any]
-Keys = tuple[str, ...]
 
 
 @click.group()
@@ -86,19 +77,15 @@ def run(profile: str, out: Path) -> None:
 
 def keep(name: str, tasks: Mapping[str, Callable[[], Table]], out: Path) -> None:
     """Run the tasks that have no result in `out` yet, one per core, and write each result as it comes."""
-    missing = {key: partial(write_result, out / f"{key}.json", task) for key, task in tasks.items()}
-    missing = {key: task for key, task in missing.items() if not (out / f"{key}.json").exists()}
-    with tqdm(desc=name, total=len(missing)) as bar:
-        for start in range(0, len(missing), 8):
-            some = dict(list(missing.items())[start : start + 8])
-            run_all(name, some, cpu_count())
-            bar.update(len(some))
+    missing = [(out / f"{key}.json", task) for key, task in tasks.items() if not (out / f"{key}.json").exists()]
+    written = Parallel(cpu_count(), return_as="generator_unordered")(starmap(delayed(_write_result), missing))
+    for _ in tqdm(written, desc=name, total=len(missing)):
+        pass
 
 
-def write_result(path: Path, task: Callable[[], Table]) -> bool:
-    """Write what the task gives."""
-    write_json(path, task())
-    return True
+def _write_result(path: Path, task: Callable[[], Table]) -> None:
+    with one_thread():
+        write_json(path, task())
 
 
 def pretrained_table(profile: str, seed: int) -> Table:
@@ -256,52 +243,7 @@ def collected(profile: str, out: Path) -> dict[str, Any]:
 
 def stacked(tables: list[Table]) -> dict[str, Any]:
     """One table whose entries are the lists of the tables' values, to 4 decimals."""
-    found: dict[str, Any] = {}
-    for keys in leaves(tables[0]):
-        nest(found, keys, [round(lookup(table, keys), 4) for table in tables])
-    return found
-
-
-def seeds_for_bands(part: str, profile: str) -> int:
-    """How many seeds, the first ones, the bands come from."""
-    counts = {"part1": PRETRAINING, "part1_shipped": EVALUATIONS}.get(part, NOTEBOOKS)[profile]
-    return counts[0] * (1 if part.startswith("part1") else len(RUN_SEEDS))
-
-
-def bands_of(record: Table, profile: str) -> dict[str, Any]:
-    """The bands of every part, nested like its table."""
-    found: dict[str, Any] = {}
-    for parts in NOTEBOOK_PARTS.values():
-        together = sum(len(leaves(record[part])) for part in parts)
-        for part in parts:
-            for keys in leaves(record[part]):
-                values = lookup(record[part], keys)[: seeds_for_bands(part, profile)]
-                averaged = len(RUN_SEEDS) if part == "part2" else 1
-                step = resolution(part, keys, profile)
-                nest(found, (part, *keys), band(keys, values, step, averaged, together))
-    return found
-
-
-def held_out(record: Table, part: str, profile: str) -> list[dict[str, Any]]:
-    """The tables that held-out seeds give: of part 2, each the mean of two seeds that no other table has."""
-    first, size = seeds_for_bands(part, profile), len(RUN_SEEDS) if part == "part2" else 1
-    count = len(lookup(record[part], leaves(record[part])[0]))
-    tables: list[dict[str, Any]] = []
-    for start in range(first, count - size + 1, size):
-        table: dict[str, Any] = {}
-        for keys in leaves(record[part]):
-            nest(table, keys, statistics.mean(lookup(record[part], keys)[start : start + size]))
-        tables.append(table)
-    return tables
-
-
-def false_alarms(record: Table, bands: Table, parts: Sequence[str], profile: str) -> tuple[int, int]:
-    """(failed, all) notebooks of held-out seeds: those with any number outside its band."""
-    notebooks = list(zip(*(held_out(record, part, profile) for part in parts), strict=False))
-    failed = [
-        tables for tables in notebooks if any(deviations(t, bands[part]) for part, t in zip(parts, tables, strict=True))
-    ]
-    return len(failed), len(notebooks)
+    return nested({keys: [round(lookup(table, keys), 4) for table in tables] for keys in leaves(tables[0])})
 
 
 def without_pass_at_k(table: Table) -> Table:
@@ -312,89 +254,6 @@ def without_pass_at_k(table: Table) -> Table:
 def single_run(curves: Table, seed: str) -> Table:
     """Part 2's table of one seed alone."""
     return mean_of_seeds({name: {seed: seeds[seed]} for name, seeds in curves.items()})
-
-
-def band(keys: Keys, values: list[float], resolution: float, averaged: int, entries: int) -> list[float]:
-    """[low, high, mean]: where a new value, a mean of `averaged` runs, lies but for FALSE_ALARM / entries of the time.
-
-    A prediction interval with Student's t for `values`, one a run. Their standard deviation is taken as one step of
-    the scale at least (`resolution`), since values that are all equal show none.
-    """
-    count, mean = len(values), statistics.mean(values)
-    spread = max(statistics.stdev(values), resolution) * math.sqrt(1 / averaged + 1 / count)
-    reach = float(t.ppf(1 - FALSE_ALARM / entries / 2, count - 1)) * spread
-    low, high = mean - reach, mean + reach
-    if "length" not in keys and "kl" not in keys:
-        low, high = max(low, 0.0), min(high, 1.0)
-    return [round(low, 6), round(high, 6), round(mean, 6)]
-
-
-def resolution(part: str, keys: Keys, profile: str) -> float:
-    """The change of one response: of a rate, of a mean length in tokens, of KL 0.001 nats, of pass@k of one problem."""
-    sizes = PROFILES[profile]
-    if part == "part2":
-        return 0.001 if keys[-1] == "kl" else 1 / (7 * sizes.reinforcement.evaluation_problems)
-    if "pass_at_k" in keys:
-        return 1 / sizes.pass_problems if keys[-1] != "1" else 1 / sizes.pass_problems / max(PASS_KS)
-    return (int(keys[-1]) + 1 if "length" in keys else 1) / sizes.samples_per_length
-
-
-def leaves(table: Any, keys: Keys = ()) -> list[Keys]:
-    """The keys of every number of a table."""
-    if not isinstance(table, Mapping):
-        return [keys]
-    return [leaf for key, value in table.items() for leaf in leaves(value, (*keys, key))]
-
-
-def lookup(table: Any, keys: Keys) -> Any:
-    """What stands at the keys."""
-    for key in keys:
-        table = table[key]
-    return table
-
-
-def nest(table: dict[str, Any], keys: Keys, value: Any) -> None:
-    """Put the value at the keys."""
-    for key in keys[:-1]:
-        table = table.setdefault(key, {})
-    table[keys[-1]] = value
-
-
-def page(record: Table) -> str:
-    """docs/calibration.md."""
-    bands = {profile: bands_of(record[profile], profile) for profile in PROFILES}
-    alarms, caught = [], []
-    for profile in PROFILES:
-        for name, parts in NOTEBOOK_PARTS.items():
-            failed, count = false_alarms(record[profile], bands[profile], parts, profile)
-            limit = float(beta.ppf(0.95, failed + 1, count - failed))  # Clopper and Pearson, 1934
-            numbers = sum(len(leaves(record[profile][part])) for part in parts)
-            alarms.append(f"| {profile} | {name} | {numbers} | {failed} of {count} | {100 * limit:.0f} % |")
-        entries = len(leaves(record[profile]["part2"]))
-        for name, table in record[profile]["mistakes"].items():
-            wrong: dict[str, Any] = {}
-            for keys in leaves(table):
-                nest(wrong, keys, lookup(table, keys)[0])
-            outside = deviations(wrong, bands[profile]["part2"])
-            first = str(outside[0]) if outside else "none: not caught"
-            caught.append(f"| {profile} | {name} | {len(outside)} of {entries} | {first} |")
-    template = Template((HERE / "calibration.md.template").read_text(encoding="utf-8"))
-    return template.substitute(
-        machine=record["machine"], seeds=seeds_text(), alarms="\n".join(alarms), caught="\n".join(caught)
-    )
-
-
-def seeds_text() -> str:
-    """How many seeds there were, as a table."""
-    lines = ["| profile | what | seeds for the bands | held out |", "|---|---|---|---|"]
-    for profile in PROFILES:
-        bands_from, rest = (len(RUN_SEEDS) * count for count in NOTEBOOKS[profile])
-        lines += [
-            "| {} | pretraining (part1) | {} | {} |".format(profile, *PRETRAINING[profile]),
-            "| {} | evaluations of the lab's model (part1_shipped) | {} | {} |".format(profile, *EVALUATIONS[profile]),
-            f"| {profile} | runs of each estimator from the lab's model (part2, part3) | {bands_from} | {rest} |",
-        ]
-    return "\n".join(lines)
 
 
 if __name__ == "__main__":

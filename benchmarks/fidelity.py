@@ -12,7 +12,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,6 +19,7 @@ from typing import Any
 import click
 import joblib
 from machine import machine
+from tables import leaves, lookup
 from tqdm import tqdm
 
 from labutils.checkpoints import read_json, write_json
@@ -86,8 +86,9 @@ def report() -> None:
 def outside(seeds: dict[str, Any]) -> list[str]:
     """The course's numbers, a line each, that lie outside what the seeds span, widened by sampling error."""
     lines = []
-    for path, expected in entries(course_tables()):
-        values = [lookup(tables, path) for tables in seeds.values()]
+    course = course_tables()
+    for path in leaves(course):
+        expected, values = lookup(course, path), [lookup(tables, path) for tables in seeds.values()]
         low, high = (allowed(path, values, side) for side in (-1, 1))
         if not low <= expected <= high:
             lines.append(f"{' '.join(path)}: {expected} outside {low:.3f} to {high:.3f}")
@@ -128,22 +129,6 @@ def unusual(tables: dict[str, Any]) -> bool:
 def accuracy_after_rl(tables: dict[str, Any]) -> float:
     """The mean over the estimators of the accuracy at the last step."""
     return statistics.mean(list(run.values())[-1]["accuracy"] for run in tables["part2"].values())
-
-
-def entries(table: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], float]]:
-    """Every number of nested tables with the keys that lead to it."""
-    if not isinstance(table, dict):
-        yield path, table
-        return
-    for key, value in table.items():
-        yield from entries(value, (*path, key))
-
-
-def lookup(table: Any, path: tuple[str, ...]) -> float:
-    """The number at the end of the keys."""
-    for key in path:
-        table = table[key]
-    return float(table)
 
 
 def allowed(path: tuple[str, ...], values: list[float], side: int) -> float:
