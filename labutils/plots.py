@@ -18,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from labutils.checkpoints import write_atomically
-from labutils.results import ESTIMATOR_TITLES
+from labutils.results import estimator_title
 from labutils.task import VOCABULARY
 from labutils.tolerance import Table
 
@@ -101,7 +101,7 @@ def learning_curves(curves: Table, steps: int | None = None) -> Picture:
     for axis, metric in zip(axes, ("accuracy", "writes_states", "kl"), strict=True):
         for estimator, seeds in curves.items():
             for style, (seed, run) in zip(("-", "--", ":", "-."), seeds.items(), strict=False):
-                label = f"{_title(estimator)}, seed {seed}"
+                label = f"{estimator_title(estimator)}, seed {seed}"
                 values = {step: metrics[metric] for step, metrics in run.items()}
                 _draw(axis, estimator, values, style, label)
         axis.set_xlim(0, steps)
@@ -123,7 +123,7 @@ def by_length(table: Table) -> Picture:
     for axis, metric in zip(axes, ("accuracy", "length"), strict=True):
         for model in table:
             # The two policies nearly coincide: a dashed line on top leaves both visible.
-            _draw(axis, model, table[model][metric], "--" if model == "dr_grpo_cost" else "-", _title(model))
+            _draw(axis, model, table[model][metric], "--" if model == "dr_grpo_cost" else "-", estimator_title(model))
         axis.set_xlabel("number of digits")
         axis.set_ylabel(AXIS_LABELS[metric])
         axis.set_ylim(0, 1.03 if metric == "accuracy" else 12.5)
@@ -142,7 +142,7 @@ def pass_at_k(table: Table) -> Picture:
     for axis, digits in zip(axes, lengths, strict=True):
         for model in ("pretrained", "dr_grpo"):
             values = table[model]["pass_at_k"][digits]
-            _draw(axis, model, values, "-", _title(model))
+            _draw(axis, model, values, "-", estimator_title(model))
         axis.set_xscale("log")
         axis.set_xticks([int(k) for k in values], labels=list(values), minor=False)
         axis.minorticks_off()
@@ -173,10 +173,6 @@ def _panels(count: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
         axis.grid(alpha=0.3)
         axis.spines[["top", "right"]].set_visible(False)
     return figure, axes
-
-
-def _title(model: str) -> str:
-    return ESTIMATOR_TITLES.get(model, model)
 
 
 def _draw(axis: Axes, model: str, values: Table, style: str, label: str) -> None:

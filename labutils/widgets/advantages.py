@@ -12,7 +12,7 @@ from torch import Tensor
 
 from labutils.errors import LabError
 from labutils.plots import Picture
-from labutils.results import ESTIMATOR_TITLES
+from labutils.results import estimator_title
 from labutils.task import RESPONSE_TOKENS
 from labutils.training import Estimator
 from labutils.widgets.display import DESCRIPTION, Explorer, Shown, Text, TextTable, failure
@@ -58,7 +58,7 @@ class AdvantageBench(Explorer):
         lengths = torch.tensor([slider.value for slider in self.lengths] + [SHORTEST] * GROUP)
         mask = torch.arange(RESPONSE_TOKENS) < lengths[:, None]
         results = {name: _apply(estimator, rewards, mask) for name, estimator in self.estimators.items()}
-        mistakes = [Text(f"{_title(name)}: {item}") for name, item in results.items() if isinstance(item, str)]
+        mistakes = [Text(f"{estimator_title(name)}: {item}") for name, item in results.items() if isinstance(item, str)]
         return [_table(rewards, lengths, results), *mistakes, _picture(results)]
 
 
@@ -105,7 +105,7 @@ def _call(function: Callable[[Tensor], Tensor], argument: Tensor) -> Tensor:
 
 
 def _table(rewards: Tensor, lengths: Tensor, results: Mapping[str, Result]) -> TextTable:
-    header = ["response", "reward", "tokens", *(f"{_title(name)} advantage" for name in results)]
+    header = ["response", "reward", "tokens", *(f"{estimator_title(name)} advantage" for name in results)]
     rows = [
         [
             _row_name(i),
@@ -124,7 +124,7 @@ def _picture(results: Mapping[str, Result]) -> Picture:
     figure.subplots_adjust(left=0.075, right=0.99, top=1 - 0.1 / lines, bottom=0.14 / lines, wspace=0.17, hspace=0.33)
     for index, (name, result) in enumerate(results.items()):
         axis = figure.add_subplot(lines, 2, index + 1)
-        axis.set_title(f"{_title(name)}: weight x advantage (thousandths)", fontsize=10, loc="left")
+        axis.set_title(f"{estimator_title(name)}: weight x advantage (thousandths)", fontsize=10, loc="left")
         if isinstance(result, str):
             axis.text(0.5, 0.5, "no numbers: see the line above", ha="center", va="center", transform=axis.transAxes)
             axis.set_axis_off()
@@ -156,14 +156,10 @@ def _grid(axis: Axes, values: Tensor) -> None:
 
 def _described(name: str, result: Result) -> str:
     if isinstance(result, str):
-        return f"{_title(name)}: no numbers."
+        return f"{estimator_title(name)}: no numbers."
     low, high = (1000 * result[1]).aminmax()
-    return f"{_title(name)}: {low:.3g} to {high:.3g}."
+    return f"{estimator_title(name)}: {low:.3g} to {high:.3g}."
 
 
 def _row_name(index: int) -> str:
     return f"{index + 1}" if index < GROUP else "group 2"
-
-
-def _title(name: str) -> str:
-    return ESTIMATOR_TITLES.get(name, name)

@@ -19,7 +19,7 @@ from labutils import training
 from labutils.errors import LabError
 from labutils.model import Transformer
 from labutils.plots import AXIS_LABELS, COLOURS, Picture
-from labutils.results import ESTIMATOR_TITLES
+from labutils.results import estimator_title
 from labutils.task import Problems
 from labutils.training import Estimator, ReinforcementSettings, StepFunction, Summary
 from labutils.widgets.display import DESCRIPTION, WIDE, Explorer, Shown, Text, TextTable, failure
@@ -99,7 +99,7 @@ class LiveBench(Explorer):
         )
 
     def _make_controls(self) -> None:
-        titles = [(ESTIMATOR_TITLES.get(name, name), name) for name in self.estimators]
+        titles = [(estimator_title(name), name) for name in self.estimators]
         self.estimator = ipywidgets.Dropdown(options=titles, description="estimator", style=DESCRIPTION)
         self.length_cost = ipywidgets.FloatSlider(
             0.0,
@@ -297,7 +297,7 @@ def _draw_try(axis: Axes, number: int, item: Try, metric: str, latest: bool) -> 
         return
     colour = TRY_COLOURS[number % len(TRY_COLOURS)]
     style = ("-", "--", ":")[number // len(TRY_COLOURS) % 3]
-    label = f"{number + 1}: {ESTIMATOR_TITLES.get(item.name, item.name)}"
+    label = f"{number + 1}: {estimator_title(item.name)}"
     axis.plot(*zip(*points, strict=True), style, color=colour, linewidth=2.2 if latest else 0.9, label=label)
     place, offset = points[-1], (3, 0)
     if math.isfinite(place[1]):
@@ -315,7 +315,7 @@ def _table(tries: list[Try]) -> TextTable:
         rows.append(
             [
                 str(number),
-                ESTIMATOR_TITLES.get(item.name, item.name),
+                estimator_title(item.name),
                 f"{item.estimator.length_cost:.2f}",
                 f"{item.temperature:.1f}",
                 str(item.estimator.group_size),
