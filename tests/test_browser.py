@@ -103,9 +103,9 @@ def test_a_check_says_what_is_wrong_until_it_is_right(page, address, root):
     notebook.write("running-states", STATE_NOT_MULTIPLIED)
     notebook.run("running-states")
     report = notebook.run("check-running-states")
-    expect(report).to_contain_text("the state is not multiplied by 3: ")
-    expect(report).to_contain_text("got [4, 1, 2]")
-    expect(report).to_contain_text("expected [4, 9, 8]")
+    expect(report).to_contain_text("the state is not multiplied by 3: got 1, expected 9")
+    expect(report).to_contain_text("expected = [4, 9, 8]")
+    expect(report).to_contain_text("got = [4, 1, 2]")
 
     notebook.write("running-states", build.function_source("running_states", solved=True))
     notebook.run("running-states")
