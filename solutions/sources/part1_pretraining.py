@@ -25,8 +25,8 @@
 # - **Checks.** The cell below an exercise calls `check`. It takes at most two seconds, and names the mistake where it
 #   can. Go on when the check passes: the cells that follow use your function.
 # - **Hints.** Above each exercise two hints fold out. The first gives the idea, the second nearly the code.
-# - **Tables.** Each entry of a result table stands beside the course's number and the range in which correct solutions
-#   fall. Entries out of range are marked.
+# - **Tables.** Each entry of a result table stands beside the mean of many correct runs and the range in which a correct
+#   run falls. Entries out of range are marked.
 # - **Files.** Trained models and tables are kept in `results/full/` beside the notebook. You can stop a training cell
 #   with the stop button, and running the cell again goes on from there. To start over, remove the folder.
 # - **Time.** The exercises of this part take about 70 minutes. Pretraining takes about 4 minutes on two cores; every

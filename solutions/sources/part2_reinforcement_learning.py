@@ -906,8 +906,8 @@ for step in range(1, 11):
 curves = lab.reinforce(ESTIMATORS, policy_gradient_step, summarize, kl_per_response)
 
 # %% [markdown] id="table-text"
-# The table: accuracy, rate of writing the states, and KL, as the mean of the two seeds. Beside each entry of the full
-# profile stand the course's number and the range in which correct solutions fall.
+# The table: accuracy, rate of writing the states, and KL, as the mean of the two seeds. Beside each entry stand the mean
+# of many correct runs and the range in which a correct run falls.
 
 # %% id="table-part2" table="part2"
 lab.report("part2", curves)
