@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from string import Template
@@ -26,12 +26,14 @@ from labutils.tolerance import Table, deviations
 
 TEMPLATE = Path(__file__).with_name("calibration.md.template")
 FALSE_ALARM = 0.01  # per notebook, shared by all numbers of its tables (Bonferroni)
+EXCURSIONS = 2  # times as far as any run has strayed
+SETTLED = 75  # steps after which the policies vary about the same values
 SHUFFLES = 50
 CONFIDENCE = 0.95  # of the upper ends of rates
 # (for the bands, held out): pretraining seeds, notebooks of two RL seeds each, evaluations of the shipped model
 PRETRAINING = {"full": (12, 4), "quick": (12, 12)}
-NOTEBOOKS = {"full": (12, 8), "quick": (12, 12)}
-EVALUATIONS = {"full": (24, 24), "quick": (48, 96)}
+NOTEBOOKS = {"full": (12, 20), "quick": (12, 36)}
+EVALUATIONS = {"full": (24, 40), "quick": (48, 96)}
 NOTEBOOK_PARTS = {"part 1": ("part1", "part1_shipped"), "part 2": ("part2",), "part 3": ("part3",)}
 
 
@@ -41,10 +43,35 @@ def bands_of(record: Table, profile: str) -> dict[str, Any]:
     for parts in NOTEBOOK_PARTS.values():
         together = sum(len(leaves(record.get(part, {}))) for part in parts)
         for part in set(parts) & set(record):
-            for keys in leaves(record[part]):
-                values = lookup(record[part], keys)[: seeds_for_bands(part, profile)]
-                found[(part, *keys)] = band(keys, values, _smallest(part, keys, profile), _averaged(part), together)
+            seeds = seeds_for_bands(part, profile)
+            values = {keys: lookup(record[part], keys)[:seeds] for keys in leaves(record[part])}
+            farthest = _excursions(part, values)
+            for keys, runs in values.items():
+                strayed = EXCURSIONS * farthest.get(kind(part, keys), 0.0) / _averaged(part)
+                smallest = _smallest(part, keys, profile)
+                found[(part, *keys)] = band(keys, runs, smallest, _averaged(part), together, strayed)
     return nested(found)
+
+
+def kind(part: str, keys: Keys) -> Keys:
+    """What numbers are called that training moves alike; empty where only sampling moves them, as of one model."""
+    if part == "part1":
+        return keys[0], "2 digits" if keys[-1] == "2" else "more"
+    if part == "part2":
+        return keys[-1], str(min(int(keys[-2]), SETTLED))
+    if part == "part3" and keys[0] != "pretrained":
+        return ("accuracy" if "pass_at_k" in keys else keys[1],)
+    return ()
+
+
+def _excursions(part: str, values: Mapping[Keys, list[float]]) -> dict[Keys, float]:
+    """Kind -> how far any run has strayed from the mean of a number of that kind."""
+    farthest: dict[Keys, float] = {}
+    for keys, runs in values.items():
+        if name := kind(part, keys):
+            mean = math.fsum(runs) / len(runs)
+            farthest[name] = max(farthest.get(name, 0.0), *(abs(value - mean) for value in runs))
+    return farthest
 
 
 def _averaged(part: str) -> int:
@@ -69,16 +96,18 @@ def _smallest(part: str, keys: Keys, profile: str) -> float:
     return 1 / sizes.samples_per_length
 
 
-def band(keys: Keys, values: list[float], smallest: float, averaged: int, entries: int) -> list[float]:
+def band(
+    keys: Keys, values: list[float], smallest: float, averaged: int, entries: int, strayed: float = 0.0
+) -> list[float]:
     """[low, high, mean]: where a new value, a mean of `averaged` runs, lies but for FALSE_ALARM / entries of the time.
 
-    values: one a run. smallest: the change of one response, as a rate. A rate near 0 or 1 varies more towards the
-    middle than towards the edge; its band is the wider, on each side, of the interval for the rate itself and of that
-    for asin(sqrt(rate)), on which scale a rate of n responses has a standard error of at least 1 / (2 sqrt(n))
-    whatever it is (Bartlett, 1936). A mean length is a rate of worked responses in disguise.
+    values: one a run. smallest: the change of one response, as a rate. strayed: how far the band reaches at least.
+    A rate near 0 or 1 varies more towards the middle than towards the edge; its band is the wider, on each side, of
+    the interval for the rate itself and of that for asin(sqrt(rate)), on which scale a rate of n responses has a
+    standard error of at least 1 / (2 sqrt(n)) whatever it is (Bartlett, 1936). A mean length is a rate of worked
+    responses in disguise.
     """
-    quantile = _quantile(1 - FALSE_ALARM / entries / 2, len(values) - 1)
-    reach = quantile * math.sqrt(1 / averaged + 1 / len(values))  # of Student's t, in standard deviations
+    reach = _quantile(1 - FALSE_ALARM / entries / 2, len(values) - 1) * math.sqrt(1 / averaged + 1 / len(values))
     mean = math.fsum(values) / len(values)
     if "kl" in keys:
         low, high = _interval(np.array(values), smallest, reach)
@@ -87,10 +116,11 @@ def band(keys: Keys, values: list[float], smallest: float, averaged: int, entrie
         start, scale = (3.0, int(keys[-1]) + 1.0) if "length" in keys else (0.0, 1.0)
         rates = (np.array(values) - start) / scale
         angles = _interval(np.arcsin(np.sqrt(rates.clip(0, 1))), math.sqrt(smallest) / 2, reach)
-        bent = np.sin(np.clip(angles, 0, math.pi / 2)) ** 2
-        plain = np.array(_interval(rates, smallest, reach))
-        plain = plain if "length" in keys else plain.clip(0, 1)
+        bent, plain = np.sin(np.clip(angles, 0, math.pi / 2)) ** 2, _interval(rates, smallest, reach)
         low, high = start + scale * min(bent[0], plain[0]), start + scale * max(bent[1], plain[1])
+    low, high = min(low, mean - strayed), max(high, mean + strayed)
+    if not {"length", "kl"} & set(keys):
+        low, high = max(low, 0.0), min(high, 1.0)
     return [round(float(value), 6) for value in (low, high, mean)]
 
 

@@ -993,8 +993,8 @@ for step in (25, last_step):
 # ### KL: one decision
 #
 # After 25 steps of the full profile the KL divergence is << band("part2.*.25.kl") >> nats per response, and at step 200
-# it is << band("part2.*.200.kl") >> (in the course's runs << course("part2.*.25.kl") >>, then
-# << course("part2.*.200.kl") >>). Why that much, and why no more?
+# it is << band("part2.*.200.kl") >>, mostly near the << course("part2.*.200.kl") >> of the course's runs. Why that much,
+# and why no more?
 #
 # A policy that always starts with `:` where the pretrained model does so with probability $p$ has moved by $-\ln p$ in
 # that one token: $-\ln 0.1 = 2.3$. The next cell computes it from the pretrained model's own probabilities, and then
