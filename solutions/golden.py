@@ -1,14 +1,14 @@
-"""Writes the golden data of the self-checks from the reference solution and the bank of known mistakes.
+"""Writes the golden data of the self-checks, `python solutions/golden.py`, which `make notebooks` does too.
 
-python solutions/golden.py            labutils/data/checks/EXERCISE.json, for all exercises
-python solutions/golden.py --model    the scripted model first; all golden data change with it
+labutils/data/checks/EXERCISE.json          outcomes of the reference solution and of the bank of known mistakes
+labutils/data/checks/scripted.safetensors   the scripted model, trained only where the file is missing: another machine
+                                            trains it to other bits, and all golden data would change with them
 """
 
 from __future__ import annotations
 
 import importlib
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +20,14 @@ from torch import Tensor
 import labutils
 from labutils.checkpoints import save_model, write_json
 from labutils.checks import CASES, observe
-from labutils.checks.models import (
-    SCRIPT,
-    SCRIPTED_CONFIG,
-    UNUSED,
-    scripted_problems,
-    scripted_responses,
-)
+from labutils.checks.models import SCRIPTED_CONFIG, UNUSED, scripted_problems, scripted_responses
 from labutils.checks.values import first_difference
 from labutils.model import Transformer
 from labutils.task import PROMPT_TOKENS, VOCABULARY, encode_prompts, response_mask
 
 FOLDER = Path(labutils.__file__).parent / "data" / "checks"
-SECONDS = 20.0  # more than a check has, so that a busy machine writes no time-outs into the data
+SCRIPTED_MODEL = FOLDER / "scripted.safetensors"
+SECONDS = 20.0  # of CPU time: more than a check has, so that a slow machine writes no time-outs into the data
 # Correct variants whose outcomes are right, too, where the specification leaves a choice.
 ALSO_RIGHT = {"grpo_advantages": ["without Bessel's correction, 1e-6 added"]}
 
@@ -44,8 +39,16 @@ def bank(exercise: str) -> Bank:
 
 def exercises() -> list[str]:
     """The exercises of parts 1 to 3: the functions of the reference solution between whose markers a student writes."""
-    source = Path(lab16_llm_rl.__file__).read_text()
+    source = Path(lab16_llm_rl.__file__).read_text(encoding="utf-8")
     return re.findall(r"^def (\w+)\((?:(?!^def )[\s\S])*?### BEGIN SOLUTION", source, re.MULTILINE)
+
+
+def write() -> None:
+    """Write all golden data. A second call changes nothing."""
+    if not SCRIPTED_MODEL.exists():
+        save_model(SCRIPTED_MODEL, train_scripted_model(), {"made by": "solutions/golden.py"})
+    for exercise in CASES:
+        write_json(FOLDER / f"{exercise}.json", golden_data(exercise))
 
 
 def golden_data(exercise: str) -> dict[str, Any]:
@@ -113,14 +116,5 @@ def rarest(model: Transformer) -> Tensor:
     return model(sequences)[:, PROMPT_TOKENS - 1 :][response_mask(responses)].log_softmax(-1)
 
 
-def main() -> None:
-    """Write the files."""
-    if "--model" in sys.argv[1:]:
-        about = {"made by": "solutions/golden.py", "responses": len(SCRIPT)}
-        save_model(FOLDER / "scripted.safetensors", train_scripted_model(), about)
-    for exercise in CASES:
-        write_json(FOLDER / f"{exercise}.json", golden_data(exercise))
-
-
 if __name__ == "__main__":
-    main()
+    write()

@@ -15,7 +15,8 @@ def pytest_terminal_summary(terminalreporter, config):
         return
     terminalreporter.section("self-checks against the bank of known mistakes")
     columns = ("wrong", "killed", "named", "correct", "rejected")
-    terminalreporter.write_line(f"{'exercise':24}" + "".join(f"{name:>10}" for name in columns))
     total = {name: sum(row[name] for row in matrix.values()) for name in columns}
+    terminalreporter.write_line(f"{'exercise':24}" + "".join(f"{name:>10}" for name in (*columns, "% named")))
     for exercise, row in {**matrix, "all": total}.items():
-        terminalreporter.write_line(f"{exercise:24}" + "".join(f"{row[name]:10}" for name in columns))
+        numbers = (*(row[name] for name in columns), 100 * row["named"] // row["wrong"])
+        terminalreporter.write_line(f"{exercise:24}" + "".join(f"{number:10}" for number in numbers))

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import pytest
 
 from labutils.errors import LabError
-from labutils.grading.comparison import CHECK_MIME, TABLE_MIME, output_problems
+from labutils.grading.comparison import output_problems
 from labutils.grading.reference import ReferenceCell, read_reference, source_digest
+from labutils.results import CHECK_MIME, TABLE_MIME
 
 NAME = "part1_pretraining"
 BANDS = {"accuracy": {"2": [0.9, 1.0], "3": [0.3, 0.6]}, "length": {"2": [3.0, 3.5]}}

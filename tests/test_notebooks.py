@@ -10,7 +10,7 @@ import nbformat
 import pytest
 
 from labutils.checkpoints import read_json
-from labutils.results import TABLE_MIME, course_tables
+from labutils.results import CHECK_MIME, TABLE_MIME, course_tables
 from labutils.tolerance import bands, deviations
 
 # `summarize` is needed in every part, and each notebook stands alone: it is copied from part 1.
@@ -124,7 +124,7 @@ def test_the_tables_and_checks_of_the_solved_notebook_are_right(name, solved):
             assert (table["part"], table["profile"]) == (part, "full")
             assert deviations(table["table"], bands("full", part)) == []
         if exercise := cell.metadata["lab16"]["check"]:
-            (report,) = [data["application/vnd.lab16.check+json"] for data in shown]
+            (report,) = [data[CHECK_MIME] for data in shown]
             assert (report["exercise"], report["passed"]) == (exercise, True)
 
 

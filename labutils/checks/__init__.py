@@ -21,7 +21,7 @@ from torch import Tensor
 from labutils.checks import part1, part2, part3, sampling, step
 from labutils.checks.case import Case
 from labutils.checks.golden import read_golden
-from labutils.checks.guard import Guarded, Interrupted, Stopped, limits
+from labutils.checks.guard import WAIT, Guarded, Interrupted, Stopped, limits, name_and_text
 from labutils.checks.report import Report
 from labutils.checks.values import Finding, Plain, block, first_difference, plain, short
 from labutils.errors import LabError
@@ -32,7 +32,7 @@ from labutils.training import one_thread
 __all__ = ["CASES", "Observation", "Report", "check", "observe"]
 
 CASES: Mapping[str, Sequence[Case]] = {**part1.CASES, **sampling.CASES, **part2.CASES, **step.CASES, **part3.CASES}
-SECONDS = 1.7  # for all cases of a check together, which leaves time to report within two
+SECONDS = 1.7  # of CPU time, for all cases of a check together, which leaves time to report within two
 
 
 def check(function: Callable[..., Any]) -> Report:
@@ -60,7 +60,7 @@ class Observation:
 
 
 def observe(function: Callable[..., Any], seconds: float, seed: int = 0) -> Observation:
-    """What the function does in every case, within the time for all of them together.
+    """What the function does in every case, within the seconds of CPU time for all of them together.
 
     seed: of all that is drawn, so that what a check says does not change from one time to the next.
     """
@@ -87,7 +87,7 @@ def _observe_case(case: Case, function: Guarded, observed: Observation) -> None:
         observed.outcomes[case.name], observed.details[case.name] = finding.word, finding.detail
     except Exception as error:  # what came is of a shape or kind that the case did not think of
         observed.outcomes[case.name] = "something that cannot be used"
-        observed.details[case.name] = f"something that cannot be used ({type(error).__name__}: {error})"
+        observed.details[case.name] = f"something that cannot be used ({': '.join(name_and_text(error))})"
 
 
 def _report(exercise: str, observed: Observation) -> Report:
@@ -106,9 +106,10 @@ def _report(exercise: str, observed: Observation) -> Report:
     if failing is None:
         return report
     if failing.name not in found:
-        return replace(report, diagnosis=f"{failing.name}: did not finish within {SECONDS:g} seconds and was stopped")
+        time = f"{SECONDS:g} seconds of computing, or {WAIT * SECONDS:g} in all,"
+        return replace(report, diagnosis=f"{failing.name}: did not finish within {time} and was stopped")
     if found[failing.name] == "not written yet":
-        return replace(report, diagnosis=f"{exercise} is not written yet")
+        return replace(report, diagnosis=observed.details[failing.name])
     got, right = observed.details.get(failing.name, found[failing.name]), known.expected[failing.name][0]
     mistake = None if observed.stopped else known.name_mistake(found, {case.name: case.tolerance for case in cases})
     diagnosis = _sentence(mistake or failing.name, got, right, failing.tolerance)

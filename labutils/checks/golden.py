@@ -51,5 +51,5 @@ class Golden:
 @cache
 def read_golden(exercise: str) -> Golden:
     """The golden data of the exercise."""
-    data = json.loads(files("labutils").joinpath("data", "checks", f"{exercise}.json").read_text())
+    data = json.loads(files("labutils").joinpath("data", "checks", f"{exercise}.json").read_text(encoding="utf-8"))
     return Golden(data["expected"], data["mistakes"])

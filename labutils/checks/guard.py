@@ -1,8 +1,13 @@
 """Runs a student's function, which can do anything, so that nothing of it reaches further than a report.
 
-Time: a second thread raises `Stopped` in the main thread once the time is up, by the way that Ctrl-C takes, again and
-again until it gets through; only in the student's code, so that what has to be restored is. Outside the main thread
-nothing can be interrupted, and there is no limit of time; nor is there one inside a call of compiled code.
+Time is the CPU time of the thread that computes, so that a busy machine rejects nothing; on macOS and Windows, which
+do not tell it of another thread, that of the process. A function that sleeps or waits uses none of it and is stopped
+after `WAIT` times as long by the clock. A second thread then interrupts the main thread by the way that Ctrl-C takes,
+again and again until `Stopped` gets through. It is raised where a frame of the student's own code runs, which is one
+with the function's global names: code of a library or of a check, which could be left half-way with something broken,
+first returns to the student's. Only when the clock's limit has passed too, any code that the function calls is
+interrupted. Outside the main thread nothing can be interrupted, and there is no limit of time; nor is there one inside
+a call of compiled code.
 Memory: on Linux the address space is limited, elsewhere it is not.
 """
 
@@ -14,10 +19,12 @@ import contextlib
 import inspect
 import io
 import linecache
+import opcode
 import random
 import signal
 import sys
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -28,15 +35,20 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from labutils.checks.values import Finding
+from labutils.checks.values import Finding, class_name
 from labutils.task import Problems
 
 Function = Callable[..., Any]
 TraceFunction = Callable[..., Any]
+Namespace = dict[str, Any]
 
 MEMORY = 2 * 2**30  # bytes that a function may take beyond what the process has
-RETRY = 0.01  # seconds between attempts to stop a function
+WAIT = 6  # seconds by the clock for each of CPU time
+RETRY = 0.01  # seconds between looks at the time, and between attempts to stop a function
 SHOWN_OUTPUT = 200  # characters
+BUILTIN_ERRORS = [
+    item for item in vars(builtins).values() if isinstance(item, type) and issubclass(item, BaseException)
+]
 
 
 class Stopped(BaseException):
@@ -51,7 +63,7 @@ class Output(io.TextIOBase):
 
     def write(self, text: str) -> int:
         """Keep what there is room for; returns the number of characters taken."""
-        self.text += text[: SHOWN_OUTPUT - len(self.text)]
+        self.text += str.__getitem__(text, slice(SHOWN_OUTPUT - len(self.text)))  # of a str's subclass, too
         return len(text)
 
 
@@ -59,30 +71,34 @@ class Output(io.TextIOBase):
 def limits(function: Function, seconds: float) -> Iterator[Output]:
     """Inside the block: time and memory are limited, output is captured, and `input` and `exit` only raise.
 
-    Raises `Stopped` when the time is up.
+    seconds: of CPU time. Raises `Stopped` when the time is up.
     """
     output = Output()
     with (
         contextlib.redirect_stdout(output),
         contextlib.redirect_stderr(output),
-        _replaced(function),
+        _replaced(_namespace(function)),
         warnings.catch_warnings(),
         _memory_limit(),
-        _time_limit(seconds),
+        _time_limit(_namespace(function), seconds),
     ):
         warnings.simplefilter("ignore")
         yield output
 
 
+def _namespace(function: Function) -> Namespace:
+    """The function's global names, by which the student's own code is known: all cells of a notebook share them."""
+    return getattr(inspect.unwrap(function), "__globals__", {})
+
+
 @contextlib.contextmanager
-def _replaced(function: Function) -> Iterator[None]:
+def _replaced(namespace: Namespace) -> Iterator[None]:
     """Without `input`, which would wait for ever. A notebook's `exit` ends the kernel: here it raises as elsewhere."""
 
     def no_input(*_: object) -> str:
         raise RuntimeError("input() has nobody to ask here")
 
-    namespace = getattr(inspect.unwrap(function), "__globals__", {})
-    before, exits = builtins.input, {name: namespace[name] for name in ("exit", "quit") if name in namespace}
+    before, exits = builtins.input, {str(name): namespace[name] for name in ("exit", "quit") if name in namespace}
     builtins.input = no_input
     namespace.update(dict.fromkeys(exits, sys.exit))
     try:
@@ -110,26 +126,28 @@ def _memory_limit() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _time_limit(seconds: float) -> Iterator[None]:
+def _time_limit(namespace: Namespace, seconds: float) -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    finished, overdue = threading.Event(), threading.Event()
+    finished, overdue, overlong = threading.Event(), threading.Event(), threading.Event()
     before, tracing = signal.getsignal(signal.SIGINT), sys.gettrace()
+    computed, started, clock = _cpu_clock(), time.monotonic(), time.monotonic
 
     def receive(number: int, frame: FrameType | None) -> None:
         if not overdue.is_set():
             _interrupt(before, number, frame)
-        elif not finished.is_set() and _in_attempt(frame):
-            _raise_at_every_line(frame)
-            raise Stopped
+        elif not finished.is_set():
+            _stop(frame, namespace, anywhere=overlong.is_set())
 
     def watch() -> None:
-        finished.wait(seconds)
-        while not finished.is_set():
-            overdue.set()
-            _send_interrupt()
-            finished.wait(RETRY)
+        limit = computed() + seconds
+        while not finished.wait(RETRY):
+            if clock() > started + WAIT * seconds:
+                overlong.set()
+            if overlong.is_set() or computed() > limit:
+                overdue.set()
+                _send_interrupt()
 
     watcher = threading.Thread(target=watch, daemon=True)
     signal.signal(signal.SIGINT, receive)
@@ -141,6 +159,14 @@ def _time_limit(seconds: float) -> Iterator[None]:
         watcher.join()
         sys.settrace(tracing)
         signal.signal(signal.SIGINT, before)
+
+
+def _cpu_clock() -> Callable[[], float]:
+    """Tells any thread the CPU time, in seconds, of the one that runs now, or of the process."""
+    if not hasattr(time, "pthread_getcpuclockid"):
+        return time.process_time
+    clock = time.pthread_getcpuclockid(threading.get_ident())
+    return lambda: time.clock_gettime(clock)
 
 
 def _send_interrupt() -> None:
@@ -164,25 +190,32 @@ def _interrupt(before: Any, number: int, frame: FrameType | None) -> None:
         raise Interrupted from None
 
 
-def _in_attempt(frame: FrameType | None) -> bool:
-    """Whether the interrupted code was called by `Guarded.attempt`: nothing else may be stopped half-way."""
-    while frame is not None and frame.f_code is not Guarded.attempt.__code__:
-        frame = frame.f_back
-    return frame is not None
+def _stop(frame: FrameType | None, namespace: Namespace, anywhere: bool) -> None:
+    """Raise `Stopped` if the interrupted frame is the student's; in any case, let the student's next lines raise it.
 
+    So it gets through where a library's code is interrupted again and again, and `except: pass` around a loop's body
+    does not stop it. anywhere: raise in a library's frame, too.
+    """
 
-def _raise_at_every_line(frame: FrameType | None) -> None:
-    """Let the function's next lines raise `Stopped` too: `except: pass` around a loop's body then stops nothing."""
-
-    def trace(_: FrameType, event: str, __: object) -> TraceFunction:
+    def trace(traced: FrameType, event: str, _: object) -> TraceFunction | None:
+        if traced.f_globals is not namespace:
+            return None
         if event == "line":  # and not at an exception's, which would only be replaced by another one
             raise Stopped
         return trace
 
+    called = []
     while frame is not None and frame.f_code is not Guarded.attempt.__code__:
-        frame.f_trace = trace
+        called.append(frame)
         frame = frame.f_back
-    sys.settrace(lambda *_: None)
+    if frame is None:  # no code of the student's runs
+        return
+    own = [frame for frame in called if frame.f_globals is namespace]
+    for frame in own:
+        frame.f_trace = trace
+    sys.settrace(trace)
+    if anywhere or (own and own[0] is called[0]):
+        raise Stopped
 
 
 class Guarded:
@@ -227,18 +260,32 @@ class Guarded:
             return next(self.attempt(action))
         except (Stopped, Interrupted):
             raise
-        except NotImplementedError:
-            raise Finding("not written yet") from None
+        except NotImplementedError as error:
+            if name := self._stub(sys.exc_info()[2]):
+                raise Finding("not written yet", f"{name} is not written yet") from None
+            raise self._finding(error) from None
         except BaseException as error:
-            word = "called exit()" if isinstance(error, SystemExit) else f"raised {_builtin_name(error)}"
-            raise Finding(word, f"{word}{_message(error)}{self._line(error.__traceback__)}") from None
+            raise self._finding(error) from None
+
+    def _stub(self, traceback: TracebackType | None) -> str:
+        """The function of the student's in which a `raise` statement raised; empty where it was a library's code."""
+        while traceback is not None and traceback.tb_next is not None:
+            traceback = traceback.tb_next
+        if traceback is None or traceback.tb_frame.f_globals is not _namespace(self.function):
+            return ""
+        code = traceback.tb_frame.f_code  # compiled code has no frame: it raises in that of its caller, at a call
+        return code.co_name if code.co_code[traceback.tb_lasti] == opcode.opmap["RAISE_VARARGS"] else ""
+
+    def _finding(self, error: BaseException) -> Finding:
+        name, text = name_and_text(error)
+        word = "called exit()" if name == "SystemExit" else f"raised {name}"
+        return Finding(word, word + (f" ({text})" if text else "") + self._line(sys.exc_info()[2]))
 
     def _line(self, traceback: TracebackType | None) -> str:
         """The line of the student's own code that raised, in words."""
-        code = getattr(inspect.unwrap(self.function), "__code__", None)
         found = None
         while traceback is not None:
-            if code is not None and traceback.tb_frame.f_code.co_filename == code.co_filename:
+            if traceback.tb_frame.f_globals is _namespace(self.function):
                 found = traceback
             traceback = traceback.tb_next
         if found is None:
@@ -253,17 +300,13 @@ class Guarded:
             return f"argument {index + 1}"
 
 
-def _message(error: BaseException) -> str:
-    try:
-        text = str(error).strip().split("\n")[0][:200]
-    except BaseException:  # the student's own exception class can do anything, too
-        text = ""
-    return f" ({text})" if text else ""
-
-
-def _builtin_name(error: BaseException) -> str:
-    """The name of the first built-in class that the exception belongs to."""
-    return next(cls.__name__ for cls in type(error).__mro__ if cls.__module__ == "builtins")
+def name_and_text(error: BaseException) -> tuple[str, str]:
+    """The name of the exception's first built-in class, and its text, of which its own methods have no say."""
+    bases = type.__dict__["__mro__"].__get__(type(error))
+    name = next(class_name(base) for base in bases if any(base is known for known in BUILTIN_ERRORS))
+    arguments = BaseException.__dict__["args"].__get__(error)
+    text = ", ".join(str(argument) for argument in arguments if type(argument) is str or type(argument) is int)
+    return name, text.strip().split("\n")[0][:200]
 
 
 @contextlib.contextmanager

@@ -58,7 +58,7 @@ def _score_gradient(function: Guarded, inputs: Inputs) -> Plain:
     """The gradient of the summed log-probs at the output bias: 15 numbers, one per token."""
     log_probs = function(*inputs.values())
     tensor_values(log_probs)
-    return gradient_of(function, log_probs.sum(), inputs["model"].head.bias)
+    return gradient_of(function, torch.sum(log_probs), inputs["model"].head.bias)
 
 
 SCORING = [
@@ -81,8 +81,13 @@ def _losses(*rows: tuple[list[float], list[int]]) -> Inputs:
 
 
 def _loss_gradient(function: Guarded, inputs: Inputs) -> Plain:
-    gradient = torch.tensor(gradient_of(function, function(*inputs.values()), inputs["log_probs"]))
-    return gradient[response_mask(inputs["responses"])].tolist()  # beyond <end> log-probs are constants
+    """The gradient at the log-probs; beyond <end> those are constants, where it only must not be NaN or infinite."""
+    gradient = gradient_of(function, function(*inputs.values()), inputs["log_probs"])
+    mask = response_mask(inputs["responses"]).tolist()
+    return [
+        [value if within or isinstance(value, str) else 0.0 for value, within in zip(*row, strict=True)]
+        for row in zip(gradient, mask, strict=True)
+    ]
 
 
 RAGGED = partial(

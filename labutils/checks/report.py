@@ -6,7 +6,7 @@ import html
 from dataclasses import dataclass
 from typing import Any
 
-MIME_TYPE = "application/vnd.lab16.check+json"
+from labutils.results import CHECK_MIME
 
 
 @dataclass(frozen=True)
@@ -66,7 +66,7 @@ class Report:
             "score": self.score,
             "diagnosis": self.diagnosis,
         }
-        return {"text/plain": str(self), "text/html": self._repr_html_(), MIME_TYPE: data}
+        return {"text/plain": str(self), "text/html": self._repr_html_(), CHECK_MIME: data}
 
 
 def _verdict(passed: bool) -> str:

@@ -25,7 +25,7 @@ from labutils import rollout
 from labutils.checks.case import Case, Inputs, same_or_not
 from labutils.checks.guard import Guarded
 from labutils.checks.models import UNUSED, bigram_model, scripted_model, scripted_problems
-from labutils.checks.values import Finding, Plain, named_numbers, plain
+from labutils.checks.values import Finding, Plain, named_numbers, plain, require_tensor
 from labutils.model import Transformer
 from labutils.task import ARROW, COLON, END, EQUALS, PAD, Problems, encode_prompts
 from labutils.training import Estimator
@@ -51,28 +51,32 @@ SCALE = 1e10  # of gradients, which are as small as the probabilities that they 
 @cache
 def warm_up() -> None:
     """Let the engine be compiled and PyTorch load what optimizers need: the seconds are not the student's."""
-    prompts = encode_prompts(scripted_problems())
-    model = scripted_model()
-    rollout.response_log_probs(model, prompts, rollout.generate(model, prompts)).sum().backward()
-    torch.optim.SGD(model.parameters(), lr=0.0).step()
+    with torch.random.fork_rng(devices=[]):
+        prompts = encode_prompts(scripted_problems())
+        model = scripted_model()
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.0)
+        optimizer.zero_grad()
+        rollout.response_log_probs(model, prompts, rollout.generate(model, prompts)).sum().backward()
+        optimizer.step()
 
 
 class SpyOptimizer(torch.optim.SGD):
-    """Notes the gradient that each step finds at the output bias; its steps change nothing."""
+    """Notes the gradient that each step finds at the output bias, and whether all are finite; changes nothing."""
 
     def __init__(self, policy: Transformer):
         super().__init__(policy.parameters(), lr=0.0)
         self.bias = policy.head.bias
-        self.gradients: list[Tensor | None] = []
+        self.gradients: list[Any] = []
+        self.finite = True
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Note the gradient."""
         if closure is not None:
             closure()
-        if self.bias.grad is None:
-            self.gradients.append(None)
-        else:
-            self.gradients.append(self.bias.grad.detach().clone())
+        gradients = [parameter.grad for group in self.param_groups for parameter in group["params"]]
+        self.finite &= all(gradient is None or bool(gradient.isfinite().all()) for gradient in gradients)
+        self.gradients.append(_noted(self.bias.grad))
+        if self.bias.grad is not None:
             self.bias.grad.zero_()  # by which a second step with the same gradient can be told from one with a new one
 
 
@@ -80,17 +84,17 @@ class SpyEstimator:
     """Notes what an estimator receives; returns irregular numbers, 0 among them, and weights by position."""
 
     def __init__(self, group_size: int, length_cost: float):
-        self.rewards: list[Tensor] = []
-        self.masks: list[Tensor] = []
+        self.rewards: list[Any] = []
+        self.masks: list[Any] = []
         self.estimator = Estimator(self._advantages, self._weights, length_cost, group_size)
 
     def _advantages(self, rewards: Tensor) -> Tensor:
-        self.rewards.append(rewards.detach().clone())
+        self.rewards.append(_noted(rewards))
         index = torch.arange(rewards.numel()).view(rewards.shape)
         return (index * 37 % 23 - 8) / 16.0
 
     def _weights(self, mask: Tensor) -> Tensor:
-        self.masks.append(mask.detach().clone())
+        self.masks.append(_noted(mask))
         return mask * (1 + torch.arange(mask.shape[1])) / mask.numel()
 
 
@@ -117,23 +121,31 @@ class Watched:
 
     def gradient(self) -> Tensor:
         """What the only optimizer step found."""
-        noted = self.optimizer.gradients
+        noted = [None if gradient is None else require_tensor(gradient) for gradient in self.optimizer.gradients]
         if len(noted) > 1 and noted[1] is not None and not noted[1].any():
             raise Finding(f"{len(noted)} calls of optimizer.step without a new gradient")
         if len(noted) != 1:
             raise Finding(f"{len(noted)} calls of optimizer.step where one belongs")
         if noted[0] is None:
             raise Finding("optimizer.step found no gradient")
+        if not self.optimizer.finite:
+            raise Finding("a gradient with NaN or infinity in it")
         return noted[0]
 
 
-def _only(received: Sequence[Tensor], by: str) -> Tensor:
+def _noted(received: Any) -> Any:
+    """A copy of an ordinary tensor; anything else as it is, to be refused when it is read."""
+    return Tensor.detach(received).clone() if type(received) is Tensor else received
+
+
+def _only(received: Sequence[Any], by: str) -> Tensor:
     """What every call received; more than one call with the same does no harm."""
     if not received:
         raise Finding(f"{by} is never called")
-    if not all(torch.equal(received[0], other) for other in received[1:]):
+    tensors = [require_tensor(item) for item in received]
+    if not all(torch.equal(tensors[0], other) for other in tensors[1:]):
         raise Finding(f"{by} is called several times where it needs the whole batch at once")
-    return received[0]
+    return tensors[0]
 
 
 def _script(*rows: int, group_size: int = 3, length_cost: float = 0.0) -> Inputs:

@@ -1,7 +1,8 @@
 """Outcomes as plain data, which a JSON file can hold: numbers, nested lists and dicts of them, and words.
 
 Nothing that a student's function returns is compared by its own methods: it is first read out, by exact type, into
-Python's numbers. What cannot be read out is a `Finding`, whose word is the outcome.
+Python's numbers. What cannot be read out is a `Finding`, whose word is the outcome. Types are compared by `is`, since a
+metaclass can define `==`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from torch import Tensor
 Plain = Any  # float, int, str, or lists and dicts of these
 
 LARGEST_TENSOR = 10_000  # elements; the largest expected result has a few hundred
+INTEGERS = (int, *(np.dtype(code).type for code in np.typecodes["AllInteger"]))
+NUMBERS = (*INTEGERS, float, *(np.dtype(code).type for code in np.typecodes["Float"]))
 
 
 class Finding(Exception):
@@ -32,7 +35,7 @@ def tensor_values(result: object) -> Plain:
     tensor = require_tensor(result)
     if not tensor.dtype.is_floating_point:
         raise Finding(f"a tensor of {tensor.dtype} where floating-point numbers belong")
-    return plain(tensor.detach().double().tolist())
+    return plain(tensor.double().tolist())
 
 
 def token_values(result: object) -> Plain:
@@ -44,10 +47,10 @@ def token_values(result: object) -> Plain:
 
 
 def require_tensor(result: object) -> Tensor:
-    """The result if it is an ordinary tensor of reasonable size. `Finding` for anything else."""
-    if type(result) not in (Tensor, torch.nn.Parameter):
+    """The result, detached, if it is an ordinary tensor of reasonable size. `Finding` for anything else."""
+    if not _is_exactly(result, Tensor, torch.nn.Parameter):
         raise Finding(f"{kind(result)} where a tensor belongs")
-    assert isinstance(result, Tensor)
+    result = Tensor.detach(result)  # type: ignore[arg-type]  # a new object, without attributes that hide methods
     if result.layout != torch.strided or result.device.type != "cpu":
         raise Finding("a tensor that is sparse or not on the CPU")
     if result.numel() > LARGEST_TENSOR:
@@ -57,7 +60,7 @@ def require_tensor(result: object) -> Tensor:
 
 def number(result: object) -> Plain:
     """A number from an int, a float or a NumPy scalar. `Finding` for anything else, a bool or a tensor included."""
-    if type(result) in (int, float) or (isinstance(result, np.number) and type(result).__module__ == "numpy"):
+    if _is_exactly(result, *NUMBERS):
         return plain(float(result))  # type: ignore[arg-type]
     raise Finding(f"{kind(result)} where a number belongs")
 
@@ -69,13 +72,13 @@ def scalar(result: object) -> Plain:
 
 def whole_numbers(result: object) -> Plain:
     """A list of ints from a list or tuple of ints. `Finding` for anything else."""
-    if type(result) not in (list, tuple):
+    if not _is_exactly(result, list, tuple):
         raise Finding(f"{kind(result)} where a list belongs")
     assert isinstance(result, (list, tuple))
     if len(result) > LARGEST_TENSOR:
         raise Finding("a list that is far too long")
     for item in result:
-        if type(item) is not int and not (isinstance(item, np.integer) and type(item).__module__ == "numpy"):
+        if not _is_exactly(item, *INTEGERS):
             raise Finding(f"a list that holds {kind(item)} where ints belong")
     return [int(item) for item in result]
 
@@ -85,14 +88,14 @@ def named_numbers(result: object, names: tuple[str, ...]) -> Plain:
     if type(result) is not dict:
         raise Finding(f"{kind(result)} where a dict belongs")
     assert isinstance(result, dict)
-    keys = [key for key in result if type(key) is str]
+    values = {key: value for key, value in result.items() if type(key) is str}  # other keys can equal anything
     for name in names:
-        if name not in keys:
+        if name not in values:
             raise Finding(f"a dict without the key {name!r}")
     found = {}
     for name in names:
         try:
-            found[name] = number(result[name])
+            found[name] = number(values[name])
         except Finding as finding:
             raise Finding(f"{finding.word}, under the key {name!r}") from None
     return found
@@ -102,8 +105,17 @@ def kind(result: object) -> str:
     """What the value is, in words."""
     if result is None:
         return "None (a return is missing)"
-    name = type.__getattribute__(type(result), "__name__")
+    name = class_name(type(result))
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def class_name(cls: type) -> str:
+    """The name of a class, shortened, whatever its metaclass says."""
+    return str.__getitem__(type.__dict__["__name__"].__get__(cls), slice(50))
+
+
+def _is_exactly(value: object, *types: type) -> bool:
+    return any(type(value) is cls for cls in types)
 
 
 def plain(value: Any) -> Plain:

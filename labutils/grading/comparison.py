@@ -6,10 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from labutils.grading.reference import Reference, ReferenceCell
-from labutils.results import TABLE_MIME
+from labutils.results import CHECK_MIME, TABLE_MIME
 from labutils.tolerance import Table, deviations, notebook_profile
 
-CHECK_MIME = "application/vnd.lab16.check+json"
 MOST_LINES = 20  # of a table's wrong entries, so that an untrained model does not print hundreds
 
 Bundle = Mapping[str, Any]  # what one output shows: MIME type -> data

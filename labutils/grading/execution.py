@@ -11,8 +11,8 @@ from typing import Any
 
 from nbval.kernel import RunningKernel
 
-from labutils.grading.comparison import CHECK_MIME, Bundle
-from labutils.results import TABLE_MIME
+from labutils.grading.comparison import Bundle
+from labutils.results import CHECK_MIME, TABLE_MIME
 
 POLL_SECONDS = 0.5  # how often a silent kernel is looked at
 INTERRUPT_SECONDS = 5.0  # that an interrupted cell has to stop
