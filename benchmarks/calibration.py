@@ -32,7 +32,7 @@ SHUFFLES = 50
 CONFIDENCE = 0.95  # of the upper ends of rates
 # (for the bands, held out): pretraining seeds, notebooks of two RL seeds each, evaluations of the shipped model
 PRETRAINING = {"full": (12, 4), "quick": (12, 12)}
-NOTEBOOKS = {"full": (12, 20), "quick": (12, 36)}
+NOTEBOOKS = {"full": (24, 8), "quick": (24, 24)}
 EVALUATIONS = {"full": (24, 40), "quick": (48, 96)}
 NOTEBOOK_PARTS = {"part 1": ("part1", "part1_shipped"), "part 2": ("part2",), "part 3": ("part3",)}
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import html
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources import files
@@ -195,20 +196,21 @@ def _blocks(part: str, table: Table) -> list[Block]:
 
 
 def _part1(table: Table) -> list[Block]:
-    digits = list(table["accuracy"])
+    digits = _in_order(table["accuracy"])
     rows: Rows = [((title,), [[(metric, n)] for n in digits]) for metric, title in METRICS.items()]
     return [Block(("digits",), digits, rows, ("{:.2f}",), ("  expected",), (18,))]
 
 
 def _part2(table: Table) -> list[Block]:
-    titles = [estimator_title(name) for name in table]
-    steps = list(next(iter(table.values())))
-    rows: Rows = [((step,), [[(name, step, metric) for metric in PART2_METRICS] for name in table]) for step in steps]
+    names = _in_order(table, ESTIMATOR_TITLES)
+    titles = [estimator_title(name) for name in names]
+    steps = _in_order(next(iter(table.values())))
+    rows: Rows = [((step,), [[(name, step, metric) for metric in PART2_METRICS] for name in names]) for step in steps]
     return [Block(("step",), titles, rows, ("{:.2f}", "{:.2f}", "{:4.1f}"), ("expect",), (8,), 22)]
 
 
 def _part3(table: Table) -> list[Block]:
-    digits = list(table["pretrained"]["accuracy"])
+    digits = _in_order(table["pretrained"]["accuracy"])
     rows: Rows = [
         ((METRICS[metric] if model == "pretrained" else "", title), [[(model, metric, n)] for n in digits])
         for metric in METRICS
@@ -216,15 +218,22 @@ def _part3(table: Table) -> list[Block]:
     ]
     by_length = Block(("digits", ""), digits, rows, ("{:.2f}",), ("", "expected"), (15, 15))
     first = table["pretrained"]["pass_at_k"]
-    ks = list(next(iter(first.values())))
+    ks = _in_order(next(iter(first.values())))
     rows = [
         ((n if model == "pretrained" else "", MODEL_TITLES[model]), [[(model, "pass_at_k", n, k)] for k in ks])
-        for n in first
+        for n in _in_order(first)
         for model in MODEL_TITLES
         if "pass_at_k" in table[model]
     ]
     titles = [f"pass@{k}" for k in ks]
     return [by_length, Block(("digits", "model"), titles, rows, ("{:.3f}",), ("", "expected"), (15, 15))]
+
+
+def _in_order(keys: Iterable[str], first: Iterable[str] = ()) -> list[str]:
+    """Numbers by size, after the names in `first`, before all others: a saved notebook keeps no order."""
+    names = list(first)
+    place = {name: number - len(names) for number, name in enumerate(names)}
+    return sorted(keys, key=lambda key: place.get(key, int(key) if key.isdecimal() else sys.maxsize))
 
 
 def _numbers_text(table: Table, block: Block, cell: list[Keys]) -> str:

@@ -15,6 +15,7 @@ the course's numbers and `<< band(...) >>` for the calibrated band.
 from __future__ import annotations
 
 import ast
+import copy
 import os
 import tempfile
 from collections.abc import Iterator
@@ -56,7 +57,7 @@ def main(execute: bool) -> None:
     for name in NAMES:
         write_notebook(student_path(name), student_notebook(name))
         solved, before = solved_notebook(name), read_notebook(solved_path(name))
-        if execute or before is None or code(before) != code(solved) or shows_other_bands(before):
+        if execute or before is None or code(before) != code(solved):
             click.echo(f"executing {name}")
             solved = executed(solved)
         else:
@@ -189,29 +190,34 @@ def code(notebook: NotebookNode) -> list[tuple[str, str]]:
     return [(cell.id, cell.source) for cell in notebook.cells if cell.cell_type == "code"]
 
 
-def shows_other_bands(notebook: NotebookNode) -> bool:
-    """Whether a table of an executed notebook looks otherwise than its numbers do with the bands of now."""
-    shown = [output.data for cell in notebook.cells for output in cell.get("outputs", []) if "data" in output]
-    tables = [data for data in shown if TABLE_MIME in data]
-    return not tables or any(data != notebook_view(**data[TABLE_MIME])._repr_mimebundle_() for data in tables)
-
-
 def copy_outputs(source: NotebookNode, target: NotebookNode) -> None:
-    """Give the code cells of `target` the outputs of those of `source`, which has the same ones."""
-    outputs = {cell.id: cell for cell in source.cells if cell.cell_type == "code"}
+    """Give the code cells of `target` the outputs of those of `source`, which has the same.
+
+    Tables are drawn anew, since the bands may have changed.
+    """
+    cells = {cell.id: cell for cell in source.cells if cell.cell_type == "code"}
     for cell in target.cells:
         if cell.cell_type == "code":
-            cell.outputs = outputs[cell.id].outputs
-            cell.execution_count = outputs[cell.id].execution_count
+            cell.outputs = [_with_bands_of_now(output) for output in cells[cell.id].outputs]
+            cell.execution_count = cells[cell.id].execution_count
+
+
+def _with_bands_of_now(output: NotebookNode) -> NotebookNode:
+    """The output; a table is drawn anew from its numbers."""
+    if "data" not in output or TABLE_MIME not in output.data:
+        return output
+    shown = notebook_view(**output.data[TABLE_MIME])._repr_mimebundle_()
+    return nbformat.from_dict({**output, "data": shown})
 
 
 def executed(notebook: NotebookNode) -> NotebookNode:
     """The notebook with its outputs, run at the full size in an empty folder."""
-    environment = {**os.environ, "LAB16_PROFILE": "full"}
+    environment, metadata = {**os.environ, "LAB16_PROFILE": "full"}, copy.deepcopy(notebook.metadata)
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(notebook, timeout=None, record_timing=False, store_widget_state=False,
                                 resources={"metadata": {"path": folder}})  # fmt: skip
         client.execute(env=environment)
+    notebook.metadata = metadata  # the kernel adds its own version
     for cell in notebook.cells:
         if cell.cell_type == "code":
             cell.outputs = [output for output in cell.outputs if _remains(output)]

@@ -15,7 +15,6 @@ from typing import Any
 import lab16_llm_rl
 import torch
 from known_mistakes import Bank, Function
-from torch import Tensor
 
 import labutils
 from labutils.checkpoints import save_model, write_json
@@ -107,13 +106,6 @@ def train_scripted_model() -> Transformer:
         optimizer.step()
         schedule.step()
     return model.float()
-
-
-def rarest(model: Transformer) -> Tensor:
-    """(tokens of the script, 15): log-probabilities, to see that the fit is good enough."""
-    problems, responses = scripted_problems(), scripted_responses()
-    sequences = torch.cat([encode_prompts(problems), responses], 1)[:, :-1]
-    return model(sequences)[:, PROMPT_TOKENS - 1 :][response_mask(responses)].log_softmax(-1)
 
 
 if __name__ == "__main__":

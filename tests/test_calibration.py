@@ -3,7 +3,17 @@
 import numpy as np
 import pytest
 from calibrate import BANDS, PAGE, RECORD
-from calibration import FALSE_ALARM, SHUFFLES, band, bands_of, held_out_alarms, page, shuffled_alarms, upper_end
+from calibration import (
+    FALSE_ALARM,
+    NOTEBOOKS,
+    SHUFFLES,
+    band,
+    bands_of,
+    held_out_alarms,
+    page,
+    shuffled_alarms,
+    upper_end,
+)
 from scipy.stats import binom
 from tables import leaves, lookup
 
@@ -58,20 +68,28 @@ def test_the_upper_end_of_a_rate():
 
 
 def test_a_notebook_that_differs_is_counted_where_it_is_held_out():
-    steady = [0.5 + 0.001 * (seed % 3) for seed in range(48)]
-    odd = [*steady[:47], 0.9]
-    for values, failed in ((steady, 0), (odd, 1)):
-        numbers = {"accuracy": {"2": values}}
-        record = {
-            "part1": numbers,
-            "part1_shipped": {"accuracy": {"2": [0.5] * 144}},
-            "part2": {"rloo": {"0": {"accuracy": [0.5] * 48}}},
-            "part3": {"dr_grpo": numbers},
-        }
-        assert held_out_alarms(record, "quick", ["part3"]) == (failed, 24)
+    bands_from, rest = (2 * count for count in NOTEBOOKS["quick"])
+    steady = [0.5 + 0.001 * (seed % 3) for seed in range(bands_from + rest)]
+    for values, failed in ((steady, 0), ([*steady[:-1], 0.9], 1)):
+        record = {"part3": {"dr_grpo": {"accuracy": {"2": values}}}}
+        assert held_out_alarms(record, "quick", ["part3"]) == (failed, rest)
         found, total = shuffled_alarms(record, "quick", ["part3"])
-        assert total == 24 * SHUFFLES
+        assert total == rest * SHUFFLES
         assert 0.3 * failed <= found / SHUFFLES <= 0.7 * failed  # held out in half of the choices
+
+
+def test_a_band_reaches_twice_as_far_as_any_run_of_its_kind_has_strayed():
+    """Of both policies' numbers of a kind, but not of the pretrained model, of which only sampling varies."""
+    seeds = 2 * NOTEBOOKS["quick"][0]
+    steady, strayed = [6.0] * seeds, [6.0] * (seeds - 1) + [5.0]
+    tables = {"pretrained": {"2": steady}, "dr_grpo": {"2": steady, "8": strayed}, "dr_grpo_cost": {"3": steady}}
+    bands = bands_of({"part3": {model: {"length": row} for model, row in tables.items()}}, "quick")["part3"]
+    farthest = 2 * (1 - 1 / seeds)
+    for model, digits in (("dr_grpo", "2"), ("dr_grpo_cost", "3")):
+        low, high, _ = bands[model]["length"][digits]
+        assert (low, high) == pytest.approx((6 - farthest, 6 + farthest), abs=1e-6)
+    low, high, _ = bands["pretrained"]["length"]["2"]
+    assert high - low < 1
 
 
 @pytest.mark.parametrize("profile", list(PROFILES))

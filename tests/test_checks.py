@@ -259,9 +259,7 @@ def loop_in_a_library(rewards):
 def test_what_does_not_end_is_stopped(function, monkeypatch):
     monkeypatch.setattr(checks, "SECONDS", 0.2)
     handler, tracing, threads = signal.getsignal(signal.SIGINT), sys.gettrace(), threading.enumerate()
-    start = time.monotonic()
     report = failed("rloo_advantages", function)
-    assert time.monotonic() - start < 100, "stopped after 1.2 seconds; the rest is for a busy machine"
     assert "did not finish within 0.2 seconds of computing, or 1.2 in all, and was stopped" in report.diagnosis
     assert signal.getsignal(signal.SIGINT) is handler
     assert sys.gettrace() is tracing
@@ -418,6 +416,19 @@ def test_nothing_is_asked_of_an_exception():
     assert ASKED == []
 
 
+def test_a_changed_argument_cannot_hide_it():
+    def function(rewards):
+        right, before = lab16_llm_rl.rloo_advantages(rewards), rewards.clone()
+        rewards.add_(1)
+        rewards.detach = asked("detach", before)
+        return right
+
+    ASKED.clear()
+    report = failed("rloo_advantages", function)
+    assert "the argument `rewards` changed" in report.diagnosis
+    assert ASKED == []
+
+
 def step_that_shows(shown):
     """A step that is right, but for what the estimator gets."""
 
@@ -477,6 +488,14 @@ def nan_log_probs(model, prompts, responses):
 def test_a_gradient_that_is_nan_fails(exercise, function):
     report = failed(exercise, function)
     assert re.match(r"the gradient at .*: got NaN, expected ", report.diagnosis), report.diagnosis
+
+
+def test_a_loss_that_is_nan_is_a_single_number():
+    def function(log_probs, advantages, weights):
+        return lab16_llm_rl.policy_loss(log_probs, advantages, weights) * float("nan")
+
+    outcomes = checks.observe(named("policy_loss", function), 30.0).outcomes
+    assert outcomes["the gradient at the log-probs"][0] == ["NaN"] * 4
 
 
 @pytest.mark.usefixtures("patient")

@@ -41,7 +41,7 @@ def same_or_not(first: Tensor, second: Tensor) -> str:
 
 def gradient_of(function: Guarded, loss: Any, source: Tensor) -> Plain:
     """The gradient of a scalar tensor at `source`. `Finding` when it is none, or when no gradient flows."""
-    if not isinstance(tensor_values(loss), float):
+    if isinstance(tensor_values(loss), list):
         raise Finding("a tensor of several numbers where a single one belongs")
     if not loss.requires_grad:
         raise Finding("no gradient flows back from the result")

@@ -98,7 +98,7 @@ def _replaced(namespace: Namespace) -> Iterator[None]:
     def no_input(*_: object) -> str:
         raise RuntimeError("input() has nobody to ask here")
 
-    before, exits = builtins.input, {str(name): namespace[name] for name in ("exit", "quit") if name in namespace}
+    before, exits = builtins.input, {name: namespace[name] for name in ("exit", "quit") if name in namespace}
     builtins.input = no_input
     namespace.update(dict.fromkeys(exits, sys.exit))
     try:
@@ -344,12 +344,16 @@ def _numpy_state() -> tuple[Any, ...]:
 
 
 def _content(argument: Any) -> Any:
-    """What an argument holds, as bytes and numbers that can be compared later; None for what is not watched."""
+    """What an argument holds, as bytes and numbers that can be compared later; None for what is not watched.
+
+    Methods are the class's: an attribute that the function gave to an argument can hide the argument's own.
+    """
     if isinstance(argument, nn.Module):
-        tensors = [_content(value) for value in argument.state_dict().values()]
-        return tensors, argument.training, [parameter.requires_grad for parameter in argument.parameters()]
+        tensors = [_content(value) for value in nn.Module.state_dict(argument).values()]
+        gradients = [parameter.requires_grad for parameter in nn.Module.parameters(argument)]
+        return tensors, argument.training is True, gradients
     if isinstance(argument, Tensor):
-        return argument.shape, argument.dtype, argument.detach().numpy().tobytes()
+        return argument.shape, argument.dtype, Tensor.detach(argument).numpy().tobytes()
     if isinstance(argument, Problems):
         return [_content(tensor) for tensor in (argument.digits, argument.lengths, argument.states)]
     if isinstance(argument, list):
