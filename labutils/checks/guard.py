@@ -98,7 +98,8 @@ def _replaced(namespace: Namespace) -> Iterator[None]:
     def no_input(*_: object) -> str:
         raise RuntimeError("input() has nobody to ask here")
 
-    before, exits = builtins.input, {name: namespace[name] for name in ("exit", "quit") if name in namespace}
+    before = builtins.input
+    exits: Namespace = {name: namespace[name] for name in ("exit", "quit") if name in namespace}
     builtins.input = no_input
     namespace.update(dict.fromkeys(exits, sys.exit))
     try:
