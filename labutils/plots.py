@@ -41,7 +41,7 @@ MARKERS = {
 AXIS_LABELS = {
     "accuracy": "accuracy (share of responses)",
     "writes_states": "writes states (share of responses)",
-    "kl": "KL from pretrained (nats per response)",
+    "kl": "KL (nats per response)",
     "length": "response length (tokens)",
 }
 

@@ -240,15 +240,20 @@ def _numbers_text(table: Table, block: Block, cell: list[Keys]) -> str:
     values = [_lookup(table, keys) for keys in cell]
     if None in values:
         return "-"
-    return " / ".join(form.format(value) for form, value in zip(block.forms, values, strict=True))
+    return " / ".join(_number_text(form, value) for form, value in zip(block.forms, values, strict=True))
 
 
 def _bands_text(bands: Table, block: Block, cell: list[Keys]) -> str:
     texts = []
     for form, keys in zip(block.forms, cell, strict=True):
         band = _lookup(bands, keys)
-        texts.append("-" if band is None else "\u2013".join(form.format(limit).strip() for limit in band[:2]))
+        texts.append("-" if band is None else "\u2013".join(_number_text(form, limit).strip() for limit in band[:2]))
     return " / ".join(texts)
+
+
+def _number_text(form: str, value: float) -> str:
+    text = form.format(value)
+    return text if any(digit in text for digit in "123456789") else text.replace("-", " ")  # no "-0.0"
 
 
 def _lookup(table: Any, keys: Keys) -> Any:

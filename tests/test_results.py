@@ -42,6 +42,18 @@ def test_numbers_are_rounded_as_in_the_course():
     assert "no expected values for this profile" in text
 
 
+@pytest.mark.parametrize("kl", [-0.04, -1e-9, -0.0, 0.0, 0.04])
+def test_zero_has_no_sign(kl):
+    table = {"rloo": {"0": {"accuracy": 0.5, "writes_states": 0.5, "kl": kl}}}
+    bands = {"rloo": {"0": {metric: [value - 0.001, value, value] for metric, value in table["rloo"]["0"].items()}}}
+    view = TableView("part2", "quick", table, table, bands)
+    assert "-0.0" not in str(view)
+    assert "-0.0" not in view._repr_mimebundle_()["text/html"]
+    assert str(view).count(" 0.50 / 0.50 /  0.0") == 2
+    negative = {"rloo": {"0": {**table["rloo"]["0"], "kl": -0.06}}}
+    assert " 0.50 / 0.50 / -0.1" in str(TableView("part2", "quick", negative))
+
+
 def test_the_mean_of_the_seeds():
     point = {"accuracy": 0.5, "writes_states": 0.25, "kl": 1.0, "length": 7.0}
     other = {"accuracy": 0.7, "writes_states": 0.75, "kl": 3.0, "length": 9.0}

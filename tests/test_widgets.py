@@ -24,6 +24,10 @@ from labutils.widgets.live import TemperedTransformer
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 TINY = ReinforcementSettings(steps=3, problems=2, evaluate_every=1, evaluation_problems=1)
+FINISHED = {
+    name: {seed: {step: {"accuracy": 0.5, "writes_states": 0.5, "kl": 1.0, "length": 5.0} for step in (0, 3, 6)}}
+    for seed, name in enumerate(("rloo", "grpo"))
+}
 COUNTS = {"pretrained": [0, 8, 16, 64], "trained": [60, 64, 64, 64]}
 
 
@@ -37,9 +41,11 @@ def pretrained(models):
     return models["pretrained"]
 
 
-def live(pretrained, step=solution.policy_gradient_step, settings=TINY, summarize=solution.summarize):
+def live(
+    pretrained, step=solution.policy_gradient_step, settings=TINY, summarize=solution.summarize, curves=FINISHED
+):
     return widgets.live_bench(
-        pretrained, step, solution.ESTIMATORS, summarize, solution.kl_per_response, settings=settings
+        pretrained, step, solution.ESTIMATORS, summarize, solution.kl_per_response, curves, settings
     )
 
 
@@ -269,6 +275,13 @@ def test_a_try_trains_with_the_chosen_settings_and_stays_beside_the_next(pretrai
     assert row(bench, "2")[:8] == ["2", "RLOO", "0.00", "1.5", "4", "0.001", "finished", "3"]
     assert bench.text.startswith("Try 2 finished after 3 steps")
     assert all(0 <= float(cell) <= 12 for cell in row(bench, "2")[8:])
+
+
+def test_finished_runs_are_drawn_before_anything_is_trained(pretrained):
+    (with_runs,), (without,) = (Images(live(pretrained, curves=curves).html).found for curves in (FINISHED, {}))
+    assert with_runs["src"] != without["src"]
+    assert "2 finished runs" in with_runs["alt"]
+    assert "0 finished runs" in without["alt"]
 
 
 def test_the_curves_grow_while_it_trains_and_reset_forgets_them(pretrained):

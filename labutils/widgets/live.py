@@ -21,7 +21,7 @@ from labutils.model import Transformer
 from labutils.plots import AXIS_LABELS, COLOURS, Picture
 from labutils.results import estimator_title
 from labutils.task import Problems
-from labutils.training import Estimator, ReinforcementSettings, StepFunction, Summary
+from labutils.training import Estimator, History, ReinforcementSettings, StepFunction, Summary
 from labutils.widgets.display import DESCRIPTION, WIDE, Explorer, Shown, Text, TextTable, failure
 
 METRICS = ("accuracy", "writes_states", "kl", "length")
@@ -82,10 +82,11 @@ class LiveBench(Explorer):
         step_function: StepFunction,
         estimators: Mapping[str, Estimator],
         evaluate: Callable[[Transformer, torch.Generator], dict[str, float]],
+        finished: list[History],
         settings: ReinforcementSettings,
     ):
         self.start, self.step_function, self.estimators = start, step_function, estimators
-        self.evaluate, self.settings = evaluate, settings
+        self.evaluate, self.finished, self.settings = evaluate, finished, settings
         self.tries: list[Try] = []
         self.message = "Choose the settings and press Train."
         self._stop = threading.Event()
@@ -162,7 +163,7 @@ class LiveBench(Explorer):
         """The state of the training, the curves, and the table of tries."""
         return [
             Text(self.message),
-            _picture(self.tries, self._starting_values, self.settings.steps),
+            _picture(self.tries, self._starting_values, self.finished, self.settings.steps),
             _table(self.tries),
         ]
 
@@ -247,9 +248,12 @@ def live_bench(
     estimators: Mapping[str, Estimator],
     summarize: Summary,
     kl_per_response: Callable[[Tensor, Tensor, Tensor], Tensor],
+    curves: Mapping[str, Mapping[int, History]],
     settings: ReinforcementSettings = SHORT,
 ) -> LiveBench:
     """Choose an estimator and its settings, press Train, and watch the learning curves grow beside the earlier tries.
+
+    curves: finished runs to compare with, estimator -> seed -> step -> metrics, drawn in grey as far as a try goes.
 
     Training runs in a thread of its own, one at a time, so that Stop works; it takes effect after the step under way.
     Try number i (from 0) trains with seed i. The temperature divides the logits of the policy while it trains, when
@@ -263,16 +267,21 @@ def live_bench(
     def evaluate(policy: Transformer, generator: torch.Generator) -> dict[str, float]:
         return training.evaluate_policy(policy, start, problems, summarize, kl_per_response, generator)
 
-    return LiveBench(start, step_function, estimators, evaluate, settings)
+    finished = [run for seeds in curves.values() for run in seeds.values()]
+    return LiveBench(start, step_function, estimators, evaluate, finished, settings)
 
 
-def _picture(tries: list[Try], start: Mapping[str, float], steps: int) -> Picture:
+def _picture(tries: list[Try], start: Mapping[str, float], finished: list[History], steps: int) -> Picture:
     figure = Figure(figsize=(10.4, 3.4))
     figure.subplots_adjust(left=0.055, right=0.99, top=0.97, bottom=0.24, wspace=0.3)
     for index, metric in enumerate(METRICS):
         axis = figure.add_subplot(1, len(METRICS), index + 1)
         if start:
             axis.axhline(start[metric], color="grey", linestyle=":", label="start")
+        for number, run in enumerate(finished):
+            points = [(step, metrics[metric]) for step, metrics in run.items() if step <= steps]
+            label = None if number else "finished runs"
+            axis.plot(*zip(*points, strict=True), color="silver", linewidth=0.8, label=label)
         for number, item in enumerate(tries):
             _draw_try(axis, number, item, metric, latest=item is tries[-1])
         axis.set_xlim(0, 1.08 * steps)
@@ -285,7 +294,8 @@ def _picture(tries: list[Try], start: Mapping[str, float], steps: int) -> Pictur
     figure.legend(handles, labels, loc="lower center", ncols=6, fontsize=9, frameon=False)
     alt = (
         "Accuracy, rate of writing the states, KL from the pretrained model and response length against the training "
-        f"step; dotted the start; tries: {len(tries)}, their latest values in the table."
+        f"step; dotted the start, grey {len(finished)} finished runs; tries: {len(tries)}, their latest values in the "
+        "table."
     )
     return Picture(figure, alt)
 

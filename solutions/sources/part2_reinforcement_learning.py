@@ -906,18 +906,14 @@ for step in range(1, 11):
 curves = lab.reinforce(ESTIMATORS, policy_gradient_step, summarize, kl_per_response)
 
 # %% [markdown] id="table-text"
+# All ten lines rise together, most of the way within the first 25 steps, and stay together. Accuracy follows the
+# writing rate, and KL reaches its final height as the writing rate reaches 1.
+#
 # The table: accuracy, rate of writing the states, and KL, as the mean of the two seeds. Beside each entry stand the mean
 # of many correct runs and the range in which a correct run falls.
 
 # %% id="table-part2" table="part2"
 lab.report("part2", curves)
-
-# %% id="curves-picture" role="free"
-plots.learning_curves(curves)
-
-# %% [markdown] id="curves-reading"
-# All ten lines rise together, most of the way within the first 25 steps, and stay together. Accuracy follows the
-# writing rate, and KL reaches its final height as the writing rate reaches 1.
 
 # %% [markdown] id="notice-text"
 # ## 7. What you should see
@@ -1034,14 +1030,15 @@ for name, model in {"pretrained": start, "Dr. GRPO": trained}.items():
 # ## Try it yourself
 #
 # A run takes seconds, so you can experiment. Choose an estimator, a length cost, a sampling temperature, a group size
-# and a step size, press train, and watch the curves beside your earlier tries. Some things to try:
+# and a step size, press train, and watch the curves beside your earlier tries. The ten runs above are drawn in grey.
+# Some things to try:
 #
 # - A group of two instead of eight. What becomes slower, and why?
 # - A step size ten times larger. Which measure shows first that something is wrong?
 # - A length cost of 0.1. What is a worked answer to eight digits then worth, compared with a direct one?
 
 # %% id="live-bench" role="free"
-widgets.live_bench(start, policy_gradient_step, ESTIMATORS, summarize, kl_per_response)
+widgets.live_bench(start, policy_gradient_step, ESTIMATORS, summarize, kl_per_response, curves)
 
 # %% [markdown] id="questions"
 # ## Questions

@@ -313,6 +313,10 @@ for name in ("pretrained", "dr_grpo"):
     table[name]["pass_at_k"] = lab.pass_at_k(models[name], pass_at_k)
 lab.report("part3", table)
 
+# %% [markdown] id="read-table-part3"
+# The bands of the trained policies reach far down, because once in a while a correct run ends just when its policy has
+# strayed from a good one. Nearly all correct runs end close to the expected values.
+
 # %% id="pass-at-k-picture"
 plots.pass_at_k(table)
 
@@ -421,10 +425,10 @@ widgets.pass_at_k_explorer(counts, pass_at_k)
 # %% [markdown] id="tree"
 # ## 4. The tree of responses
 #
-# All responses to one prompt form a tree: each branch adds a token, and its width is the probability of reaching it.
-# Before, the first token splits the tree into a wide direct branch, which splits again where the answer is guessed, and
-# a narrow worked branch, which hardly splits at all. Afterwards nearly everything runs through one worked path. The
-# same tree makes the lab's engine fast: where responses coincide, it computes once.
+# All responses to one prompt form a tree. It grows from left to right: each box adds a token, and its height is the
+# probability of reaching it. Before, the first token splits the tree into a high direct branch, which splits again
+# where the answer is guessed, and a low worked branch, which hardly splits at all. Afterwards nearly everything runs
+# through one worked path. The same tree makes the lab's engine fast: where responses coincide, it computes once.
 
 # %% id="response-tree" role="free"
 widgets.response_tree({titles[name]: models[name] for name in ("pretrained", "dr_grpo")})
