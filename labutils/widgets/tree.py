@@ -187,4 +187,4 @@ def _icicle(axis: Axes, tree: list[Prefix], problem: Problems, columns: int) -> 
     axis.set_xlim(0.5, columns + 0.5)
     axis.set_xticks(range(1, columns + 1))
     axis.set_xlabel("token of the response (the last is <end>)")
-    axis.set_ylabel("height: probability of the prefix")
+    axis.set_ylabel("height: probability of the prefix", labelpad=8)
