@@ -41,9 +41,7 @@ def pretrained(models):
     return models["pretrained"]
 
 
-def live(
-    pretrained, step=solution.policy_gradient_step, settings=TINY, summarize=solution.summarize, curves=FINISHED
-):
+def live(pretrained, step=solution.policy_gradient_step, settings=TINY, summarize=solution.summarize, curves=FINISHED):
     return widgets.live_bench(
         pretrained, step, solution.ESTIMATORS, summarize, solution.kl_per_response, curves, settings
     )
