@@ -23,6 +23,21 @@ def response_log_probs(model: Transformer, prompts: Tensor, responses: Tensor) -
     prompts: (B, 9) int64. responses: (B, R) int64, R at most 12; the mask includes the first `<end>`.
     Differentiable in the model's parameters. Raises `LabError` for other shapes, dtypes or tokens.
     """
+    logits, place, mask = _predictions(model, prompts, responses)
+    return torch.where(mask, logits.log_softmax(-1)[place, responses], 0.0)
+
+
+def response_logits(model: Transformer, prompts: Tensor, responses: Tensor) -> Tensor:
+    """(B, R, 15): the logits that predict each response token, 0 after `<end>`.
+
+    Takes and raises what `response_log_probs` does, and is differentiable like it.
+    """
+    logits, place, mask = _predictions(model, prompts, responses)
+    return torch.where(mask[:, :, None], logits[place], 0.0)
+
+
+def _predictions(model: Transformer, prompts: Tensor, responses: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(W, 15) logits of the prefixes that predict a token, (B, R) which predicts which, and the mask (B, R)."""
     _check_tokens("prompts", prompts, model, PROMPT_TOKENS)
     _check_tokens("responses", responses, model)
     if len(prompts) != len(responses):
@@ -33,11 +48,9 @@ def response_log_probs(model: Transformer, prompts: Tensor, responses: Tensor) -
     tree = PrefixTree.build(sequences, PROMPT_TOKENS - 1 + mask.sum(1))
     # Only the prompt's last token and the response's tokens predict: the last block ends there.
     predicting = (tree.positions >= PROMPT_TOKENS - 1).nonzero()[:, 0]
-    log_probs = model.read_out(_states(model, tree, predicting)).log_softmax(-1)
     place = torch.zeros(len(tree), dtype=torch.long)
     place[predicting] = torch.arange(len(predicting))
-    picked = log_probs[place[tree.nodes[:, PROMPT_TOKENS - 1 :]], responses]
-    return torch.where(mask, picked, 0.0)
+    return model.read_out(_states(model, tree, predicting)), place[tree.nodes[:, PROMPT_TOKENS - 1 :]], mask
 
 
 def _states(model: Transformer, tree: PrefixTree, wanted: Tensor) -> Tensor:

@@ -6,11 +6,11 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from reference import END, PAD, plain_log_probs, small_model
+from reference import END, PAD, plain_log_probs, small_model, used_tokens
 
 from labutils.errors import LabError
 from labutils.model import Transformer
-from labutils.rollout import generate, response_log_probs
+from labutils.rollout import generate, response_log_probs, response_logits
 from labutils.task import encode_prompts, encode_responses, sample_problems
 
 # Six sigma, two-sided: the chance of a false alarm is 2e-9, once and for all, since the seeds are fixed.
@@ -89,6 +89,20 @@ def test_the_labs_own_model_in_single_precision(kind):
     else:
         prompts, responses = encode_prompts(problems), encode_responses(problems, torch.arange(24) % 3 == 0)
     assert_same(model, prompts, responses, 1e-5, 1e-4)
+
+
+@settings(max_examples=30, deadline=None)
+@given(batches())
+def test_logits_and_their_gradients_equal_the_plain_forward_pass(batch):
+    model, (prompts, responses) = small_model(), batch
+    plain = model(torch.cat([prompts, responses], 1)[:, :-1])[:, 8:]
+    used = torch.tensor([used_tokens(response) for response in responses.tolist()])
+    plain = plain * (torch.arange(responses.shape[1]) < used[:, None])[:, :, None]
+    fast = response_logits(model, prompts, responses)
+    assert (plain - fast).abs().max() <= 1e-10
+    weights = torch.randn(plain.shape, generator=torch.Generator().manual_seed(3)).double()
+    for expected, found in zip(gradients(model, plain, weights), gradients(model, fast, weights), strict=True):
+        assert (expected - found).norm() <= 1e-10 * max(1, expected.norm())
 
 
 def test_without_gradients_the_values_are_the_same():
