@@ -25,7 +25,7 @@ from labutils import plots, results, training
 from labutils.checkpoints import load_model, read_json, save_model, write_json
 from labutils.errors import LabError
 from labutils.fingerprints import code_fingerprint, model_fingerprint
-from labutils.model import Transformer
+from labutils.model import ModelConfig, Transformer
 from labutils.results import TableView
 from labutils.runs import followed, run_all
 from labutils.task import sample_problems
@@ -277,10 +277,10 @@ class Lab:
                     other.unlink()
 
 
-def shipped_model(name: str) -> Transformer:
-    """A model that comes with the lab: "pretrained", "dr_grpo" or "dr_grpo_cost"."""
+def shipped_model(name: str, config: ModelConfig = ModelConfig()) -> Transformer:
+    """A model that comes with the lab, by its file's name in labutils/data."""
     with as_file(files("labutils").joinpath("data", f"{name}.safetensors")) as path:
-        return load_model(path)[0]
+        return load_model(path, config)[0]
 
 
 def _claim_folder(out: Path, settings: dict[str, Any]) -> None:

@@ -6,6 +6,7 @@ any prefix, and uses the pieces of `Block` to do so.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import cast
 
@@ -104,3 +105,27 @@ class Transformer(nn.Module):
         for block in self.blocks:
             x = block(x)
         return self.read_out(x)
+
+
+class TemperedTransformer(Transformer):
+    """A copy of a model whose logits are divided by `temperature`, in sampling and in scoring alike.
+
+    So the sampler and the policy whose gradient is taken are the same distribution, softmax(logits / temperature),
+    and a step stays on-policy. At temperature 1 it is the model itself.
+    """
+
+    def __init__(self, model: Transformer, temperature: float):
+        with torch.random.fork_rng(devices=[]):  # the initialisation is overwritten and leaves no trace
+            super().__init__(model.config)
+        self.load_state_dict(model.state_dict())
+        self.temperature = temperature
+
+    def read_out(self, x: Tensor) -> Tensor:
+        """Next-token logits (..., 15), divided by the temperature."""
+        return super().read_out(x) / self.temperature
+
+    def at_temperature_1(self) -> TemperedTransformer:
+        """The same parameters, shared, without the division."""
+        plain = copy.copy(self)
+        plain.temperature = 1.0
+        return plain

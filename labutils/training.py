@@ -23,7 +23,7 @@ from tqdm.auto import tqdm
 
 from labutils import checkpoints, rollout
 from labutils.errors import LabError
-from labutils.model import Transformer
+from labutils.model import ModelConfig, Transformer
 from labutils.task import (
     MAX_DIGITS,
     MIN_DIGITS,
@@ -36,6 +36,7 @@ from labutils.task import (
 from labutils.verifier import verify
 
 LossFunction = Callable[[Tensor, Tensor], Tensor]
+Encoding = Callable[[Problems, Tensor], Tensor]
 History = dict[int, dict[str, float]]  # step -> metrics
 Summary = Callable[[Problems, Tensor], dict[str, float]]
 
@@ -75,6 +76,29 @@ class Estimator:
     weights: Callable[[Tensor], Tensor]
     length_cost: float = 0.0
     group_size: int = 8
+
+
+Verifier = Callable[[Problems, Tensor], Tensor]
+Divergence = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Regularization:
+    """What an experiment changes in the training step.
+
+    reference: the model from which the policy's divergence counts.
+    verifier: (problems, responses (B, R)) -> (B,) bool, which responses earn 1.
+    reward_penalty: times each response's log-ratio, k1, subtracted from its reward.
+    loss_penalty: times `divergence(policy_log_probs, reference_log_probs, mask)`, added to the loss.
+    entropy: times the mean entropy (nats), subtracted from the loss.
+    """
+
+    reference: Transformer
+    verifier: Verifier
+    divergence: Divergence
+    reward_penalty: float = 0.0
+    loss_penalty: float = 0.0
+    entropy: float = 0.0
 
 
 StepFunction = Callable[[Transformer, torch.optim.Optimizer, Problems, Estimator, torch.Generator], dict[str, float]]
@@ -162,11 +186,11 @@ def _require_same_settings(path: Path, found: dict[str, Any], wanted: dict[str, 
             )
 
 
-def new_model(seed: int) -> Transformer:
+def new_model(seed: int, config: ModelConfig = ModelConfig()) -> Transformer:
     """A model initialised from `seed`, without touching PyTorch's global random state."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return Transformer()
+        return Transformer(config)
 
 
 def pretrain(
@@ -176,16 +200,19 @@ def pretrain(
     about: dict[str, Any] | None = None,
     watch: Callable[[History], None] | None = None,
     progress: bool = True,
+    start: Transformer | None = None,
+    encode: Encoding = encode_responses,
 ) -> TrainingState:
-    """Train a new model with the next-token loss on random problems; returns the state after the last step.
+    """Train a model with the next-token loss on random problems; returns the state after the last step.
 
     Its history holds the loss of a batch (nats per token), every 50 steps.
     loss: (log-probs (B, R), responses (B, R)) -> scalar, the mean over all response tokens.
     path: where the state is kept, every 250 steps, when interrupted and at the end; None keeps nothing.
     about: what else tells this run apart from others. watch: called with the history as it grows.
-    progress: whether to show a progress bar.
+    progress: whether to show a progress bar. start: the model whose copy is trained, a new one by default.
+    encode: (problems, which are worked (B,)) -> the responses (B, R) to imitate.
     """
-    model = new_model(settings.seed)
+    model = copy.deepcopy(start) if start is not None else new_model(settings.seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr=settings.peak_rate, fused=True)
     schedule = torch.optim.lr_scheduler.OneCycleLR(
         optimizer, settings.peak_rate, settings.steps, pct_start=settings.warmup
@@ -200,7 +227,7 @@ def pretrain(
     def take_step() -> dict[str, float]:
         problems = sample_problems(settings.batch, generator)
         worked = torch.rand(settings.batch, generator=generator) < settings.worked_rate
-        responses = encode_responses(problems, worked)
+        responses = encode(problems, worked)
         log_probs = rollout.response_log_probs(model, encode_prompts(problems), responses)
         value = loss(log_probs, responses)
         optimizer.zero_grad()

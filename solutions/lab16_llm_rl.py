@@ -33,7 +33,7 @@ from labutils.task import (
     response_mask,
     writes_states,
 )
-from labutils.training import Estimator
+from labutils.training import Estimator, Regularization
 from labutils.verifier import verify
 
 # Part 1 — a small pretrained model ------------------------------------------------------------------------------
@@ -315,6 +315,119 @@ def part_3(lab: Lab) -> None:
     for name in ("pretrained", "dr_grpo"):
         table[name]["pass_at_k"] = lab.pass_at_k(models[name], pass_at_k)
     print(lab.report("part3", table), end="\n\n")
+
+
+# Going further — five experiments -------------------------------------------------------------------------------
+
+
+def entropy_bonus(logits: Tensor, mask: Tensor) -> Tensor:
+    """Scalar, nats: the entropy of the next token's distribution, averaged over the response tokens of the batch.
+
+    logits: (B, R, 15), which predict the response tokens. mask: (B, R). Differentiable in the logits.
+    """
+    ### BEGIN SOLUTION
+    log_probs = logits.log_softmax(-1)
+    entropy = -(log_probs.exp() * log_probs).sum(-1)
+    return (entropy * mask).sum() / mask.sum()
+    ### END SOLUTION
+
+
+def k1_penalized_rewards(
+    rewards: Tensor, policy_log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor, strength: float
+) -> Tensor:
+    """(B,): each reward less `strength` times its response's summed log-ratio, k1. Carries no gradient.
+
+    rewards: (B,). policy_log_probs, reference_log_probs, mask: (B, R).
+    """
+    ### BEGIN SOLUTION
+    log_ratio = (policy_log_probs - reference_log_probs) * mask
+    return rewards - strength * log_ratio.sum(1).detach()
+    ### END SOLUTION
+
+
+def k3_loss(policy_log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor) -> Tensor:
+    """Scalar, nats per response: KL(policy || reference) by the estimator k3 (Schulman, 2020), never negative.
+
+    All (B, R). With the log-ratio d of a token, k3 = exp(-d) - 1 + d; summed over tokens, averaged over responses.
+    Differentiable in the policy's log-probs; the reference is a constant.
+    """
+    ### BEGIN SOLUTION
+    log_ratio = policy_log_probs - reference_log_probs.detach()
+    k3 = torch.exp(-log_ratio) - 1 + log_ratio
+    return (k3 * mask).sum(1).mean()
+    ### END SOLUTION
+
+
+def verify_form(problems: Problems, responses: Tensor) -> Tensor:
+    """(B,) bool: the response reads `: d ... d > d <end>`, with at least one state. Whether any digit is right is not asked.
+
+    responses: (B, R). The first `END` ends a response.
+    """
+    ### BEGIN SOLUTION
+    digit, end = responses < 10, (responses == END).int().argmax(1)
+    has_end, row = (responses == END).any(1), torch.arange(len(responses))
+    place = torch.arange(responses.shape[1])
+    states = (place > 0) & (place < (end - 2)[:, None])
+    opens = (responses[:, 0] == COLON) & (digit | ~states).all(1) & (end >= 4)
+    closes = (responses[row, end - 2] == ARROW) & digit[row, end - 1]
+    return has_end & opens & closes
+    ### END SOLUTION
+
+
+def verify_anywhere(problems: Problems, responses: Tensor) -> Tensor:
+    """(B,) bool: the digit of the answer stands anywhere in the response, and the response ends.
+
+    responses: (B, R). The first `END` ends a response; what follows does not count.
+    """
+    ### BEGIN SOLUTION
+    found = (responses == problems.answers[:, None]) & response_mask(responses)
+    return found.any(1) & (responses == END).any(1)
+    ### END SOLUTION
+
+
+def regularized_step(
+    policy: Transformer,
+    optimizer: torch.optim.Optimizer,
+    problems: Problems,
+    estimator: Estimator,
+    generator: torch.Generator | None,
+    regularization: Regularization,
+) -> dict[str, float]:
+    """`policy_gradient_step` with another verifier, a penalty on the divergence, and an entropy bonus.
+
+    Returns the batch's mean `reward`, without the penalty, and the `loss`, as floats.
+    """
+    ### BEGIN SOLUTION
+    group_size = estimator.group_size
+    prompts = encode_prompts(problems)
+    responses = rollout.generate(policy, prompts, group_size, generator=generator)
+    mask = response_mask(responses)
+    prompts = prompts.repeat_interleave(group_size, 0)
+    logits = rollout.response_logits(policy, prompts, responses)
+    log_probs = logits.log_softmax(-1).gather(-1, responses[:, :, None])[:, :, 0] * mask
+    with torch.no_grad():
+        reference_log_probs = rollout.response_log_probs(regularization.reference, prompts, responses)
+
+    correct = regularization.verifier(problems.repeat_interleave(group_size), responses)
+    shape = (len(problems), group_size)
+    rewards = rewards_with_cost(correct.view(shape), mask.sum(1).view(shape), estimator.length_cost)
+    penalized = k1_penalized_rewards(
+        rewards.flatten(), log_probs, reference_log_probs, mask, regularization.reward_penalty
+    )
+    advantages = estimator.advantages(penalized.view(shape)).flatten()
+
+    loss = policy_loss(log_probs, advantages, estimator.weights(mask))
+    loss = loss + regularization.loss_penalty * regularization.divergence(log_probs, reference_log_probs, mask)
+    loss = loss - regularization.entropy * entropy_bonus(logits, mask)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    return {"reward": rewards.mean().item(), "loss": loss.item()}
+    ### END SOLUTION
+
+
+VERIFIERS = {"answer": verify, "form": verify_form, "anywhere": verify_anywhere}
+DIVERGENCES = {"k1": kl_per_response, "k3": k3_loss}  # what a loss may be penalized with
 
 
 def main(lab: Lab) -> None:

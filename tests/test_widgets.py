@@ -17,10 +17,10 @@ from matplotlib.image import imread
 from labutils import rollout, task, widgets
 from labutils.errors import LabError
 from labutils.lab import shipped_model
+from labutils.model import TemperedTransformer
 from labutils.task import ARROW, COLON, Problems, encode_prompts, sample_problems
 from labutils.training import Estimator, ReinforcementSettings, new_model
 from labutils.widgets import tree
-from labutils.widgets.live import TemperedTransformer
 
 WIDGET_VIEW = "application/vnd.jupyter.widget-view+json"
 TINY = ReinforcementSettings(steps=3, problems=2, evaluate_every=1, evaluation_problems=1)

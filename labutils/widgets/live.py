@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import threading
 import time
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from labutils import training
 from labutils.errors import LabError
-from labutils.model import Transformer
+from labutils.model import TemperedTransformer, Transformer
 from labutils.plots import AXIS_LABELS, COLOURS, Picture
 from labutils.results import estimator_title
 from labutils.task import Problems
@@ -30,30 +29,6 @@ TRY_COLOURS = [colour for name, colour in COLOURS.items() if name != "pretrained
 SHORT = ReinforcementSettings(steps=100, evaluate_every=10, evaluation_problems=10)  # a try takes under 10 s
 
 _one_training = threading.Lock()  # two at once would each take twice as long
-
-
-class TemperedTransformer(Transformer):
-    """A copy of a model whose logits are divided by `temperature`, in sampling and in scoring alike.
-
-    So the sampler and the policy whose gradient is taken are the same distribution, softmax(logits / temperature),
-    and a step stays on-policy. At temperature 1 it is the model itself.
-    """
-
-    def __init__(self, model: Transformer, temperature: float):
-        with torch.random.fork_rng(devices=[]):  # the initialisation is overwritten and leaves no trace
-            super().__init__(model.config)
-        self.load_state_dict(model.state_dict())
-        self.temperature = temperature
-
-    def read_out(self, x: Tensor) -> Tensor:
-        """Next-token logits (..., 15), divided by the temperature."""
-        return super().read_out(x) / self.temperature
-
-    def at_temperature_1(self) -> TemperedTransformer:
-        """The same parameters, shared, without the division."""
-        plain = copy.copy(self)
-        plain.temperature = 1.0
-        return plain
 
 
 @dataclass
