@@ -42,11 +42,11 @@ format: .venv/installed
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "Python 3.11 or newer is needed; name one with PYTHON=..."; exit 2; }
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,browser]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,browser,cluster]'
 	touch $@
 
 .venv/installed-bench: .venv/installed
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,browser,bench]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[test,browser,cluster,bench]'
 	touch $@
 
 clean:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from labutils import rollout, training
-from labutils.checkpoints import load_model, save_model
+from labutils.checkpoints import load_model
 from labutils.errors import LabError
 from labutils.lab import LARGEST_SEED, shipped_model
 from labutils.model import ModelConfig, TemperedTransformer, Transformer
@@ -145,8 +145,14 @@ class Exercises:
     @classmethod
     def of_module(cls, module: ModuleType) -> Exercises:
         """Those of a solution file. Raises `LabError` for one that lacks any."""
-        places = {"step": "regularized_step", "estimators": "ESTIMATORS", "verifiers": "VERIFIERS",
-                  "divergences": "DIVERGENCES", "kl_per_response": "kl_per_response", "loss": "pretraining_loss"}  # fmt: skip
+        places = {
+            "step": "regularized_step",
+            "estimators": "ESTIMATORS",
+            "verifiers": "VERIFIERS",
+            "divergences": "DIVERGENCES",
+            "kl_per_response": "kl_per_response",
+            "loss": "pretraining_loss",
+        }
         for name in places.values():
             if not hasattr(module, name):
                 raise LabError(f"{module.__name__} has no {name}; a run needs it")
@@ -161,27 +167,20 @@ class Exercises:
 
 
 def starting_model(settings: RunSettings, folder: Path) -> Transformer:
-    """The model that the run starts from: one that comes with the lab, or one that `make_start` left in the folder.
+    """The model that the run starts from: one that comes with the lab, or one that was trained and left in the folder.
 
     Raises `LabError` where there is neither.
     """
     key = settings.pretraining, settings.worked_rate
     if key in SHIPPED_STARTS:
         return shipped_model(SHIPPED_STARTS[key], start_config(settings.pretraining))
-    return load_model(_start_path(settings, folder))[0]
+    return load_model(start_path(settings, folder))[0]
 
 
 def needs_start(settings: RunSettings, folder: Path) -> bool:
     """Whether the starting model must be trained first."""
     key = settings.pretraining, settings.worked_rate
-    return key not in SHIPPED_STARTS and not _start_path(settings, folder).exists()
-
-
-def make_start(settings: RunSettings, loss: LossFunction, folder: Path) -> None:
-    """Pretrain the run's starting model on one thread and leave it in the folder."""
-    with training.one_thread():
-        model = pretrained_at(settings.pretraining, settings.worked_rate, loss)
-    save_model(_start_path(settings, folder), model, {"worked_rate": settings.worked_rate})
+    return key not in SHIPPED_STARTS and not start_path(settings, folder).exists()
 
 
 def pretrained_at(pretraining: str, worked_rate: float, loss: LossFunction) -> Transformer:
@@ -196,7 +195,8 @@ def start_config(pretraining: str) -> ModelConfig:
     return REPEATING_CONFIG if pretraining == "repeating" else ModelConfig()
 
 
-def _start_path(settings: RunSettings, folder: Path) -> Path:
+def start_path(settings: RunSettings, folder: Path) -> Path:
+    """Where a starting model that does not come with the lab is kept."""
     return folder / f"{settings.pretraining}-{settings.worked_rate:g}.safetensors"
 
 

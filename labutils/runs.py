@@ -6,8 +6,9 @@ import contextlib
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
+import cloudpickle
 import joblib
 from tqdm.auto import tqdm
 
@@ -26,32 +27,46 @@ def run_all(name: str, tasks: Mapping[Key, Callable[[], Result]], processes: int
 
     An interruption lets the tasks under way save their state, starts no other, and raises `KeyboardInterrupt`.
     """
-    results: dict[Key, Result | None] = {}
+    results = dict(run_each(name, tasks.items(), len(tasks), processes))
+    return {key: results[key] for key in tasks}
+
+
+def run_each(
+    name: str, tasks: Iterable[tuple[Key, Callable[[], Result]]], count: int, processes: int
+) -> Iterator[tuple[Key, Result]]:
+    """Each task's name and result as it ends; the next task is asked for when a process is free.
+
+    Where a joblib backend is set, it decides where tasks run. count: how many tasks there are, for the message of
+    the `KeyboardInterrupt` that an interruption raises once the tasks under way have ended.
+    """
+    finished, stopped = 0, False
     with delayed_interrupt() as interrupted:
 
         def pending() -> Iterator[Any]:
-            for key, task in tasks.items():
-                if interrupted() or None in results.values():
+            for key, task in tasks:
+                if interrupted() or stopped:
                     return
-                yield joblib.delayed(_run)(key, task)
+                # As bytes, since not every backend sends a notebook's functions by value.
+                yield joblib.delayed(_run)(key, cloudpickle.dumps(task))
 
-        parallel = joblib.Parallel(n_jobs=processes, return_as="generator_unordered", pre_dispatch=processes)
+        parallel = joblib.Parallel(n_jobs=processes, return_as="generator_unordered", pre_dispatch="n_jobs")
         try:
             for key, result in parallel(pending()):
-                results[key] = result
+                stopped |= result is None
+                if result is not None:
+                    finished += 1
+                    yield key, result
         except Exception:
             if not interrupted():  # else a worker died of the signal while it had no task
                 raise
-    finished = {key: results[key] for key in tasks if results.get(key) is not None}
-    if len(finished) < len(tasks):
-        raise KeyboardInterrupt(f"{name} stopped with {len(finished)} of {len(tasks)} runs finished")
-    return cast("dict[Key, Result]", finished)
+        if interrupted() or stopped:
+            raise KeyboardInterrupt(f"{name} stopped with {finished} of {count} runs finished")
 
 
-def _run(key: Key, task: Callable[[], Result]) -> tuple[Key, Result | None]:
+def _run(key: Key, task: bytes) -> tuple[Key, Any]:
     try:
         with one_thread():
-            return key, task()
+            return key, cloudpickle.loads(task)()
     except KeyboardInterrupt:
         return key, None  # raised here it would have joblib kill the other workers before they have saved
 

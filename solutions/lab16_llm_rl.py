@@ -359,7 +359,7 @@ def k3_loss(policy_log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor)
 
 
 def verify_form(problems: Problems, responses: Tensor) -> Tensor:
-    """(B,) bool: the response reads `: d ... d > d <end>`, with at least one state. Whether any digit is right is not asked.
+    """(B,) bool: the response reads `: d ... d > d <end>`, with at least one state, whether any digit is right or not.
 
     responses: (B, R). The first `END` ends a response.
     """

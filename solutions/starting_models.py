@@ -4,7 +4,7 @@ labutils/data/scratch_1.safetensors     pretrained for 4,000 steps with 1 % of t
 labutils/data/scratch_01.safetensors    the same with 0.1 %
 labutils/data/rare_1.safetensors        the lab's model, trained on with 1 % worked: it works as well, but seldom
 labutils/data/rare_01.safetensors       the same with 0.1 %
-labutils/data/repeating.safetensors     pretrained for responses of up to 24 tokens, in which states may stand repeatedly
+labutils/data/repeating.safetensors     pretrained for responses of up to 24 tokens, whose states may stand repeatedly
 
 A model that stands there already is not trained again. All five take about 15 minutes on two cores.
 """
