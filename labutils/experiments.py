@@ -7,7 +7,7 @@ give the same numbers, since every run is computed on one thread from its own se
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -156,7 +156,10 @@ class Exercises:
         for name in places.values():
             if not hasattr(module, name):
                 raise LabError(f"{module.__name__} has no {name}; a run needs it")
-        return cls(**{field.name: getattr(module, places[field.name]) for field in fields(cls)})
+        found = {name: getattr(module, place) for name, place in places.items()}
+        # A run's length cost is a setting of its own.
+        found["estimators"] = {name: one for name, one in found["estimators"].items() if one.length_cost == 0}
+        return cls(**found)
 
     def require(self, settings: RunSettings) -> None:
         """Raise `LabError` where the settings name what there is not."""
