@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Callable
-from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,6 +17,7 @@ from labutils import sweep_report
 from labutils.errors import LabError
 from labutils.experiments import Exercises, RunSettings
 from labutils.lab import LARGEST_SEED, MOST_JOBS, PROFILES, Lab
+from labutils.runs import local_processes
 from labutils.sweep import Database, dask_cluster, grid
 from labutils.sweep import sweep as sweep_runs
 
@@ -118,7 +118,7 @@ def sweep(
     exercises = Exercises.of_module(_load(solution))
     for settings in runs:
         exercises.require(settings)
-    cluster = dask_cluster(scheduler) if scheduler else nullcontext(jobs or joblib.cpu_count())
+    cluster = dask_cluster(scheduler) if scheduler else local_processes(jobs or joblib.cpu_count())
     with cluster as workers:
         sweep_runs(runs, exercises, Database(out), workers)
     click.echo(f"{len(runs)} runs are in {out}; lab16 sweep --report --out {out} shows them")

@@ -41,6 +41,7 @@ PRETRAINING = {
     # The lab's model, trained on: long enough for the rate of working to follow the data, and too short to unlearn it.
     "onward": PretrainingSettings(steps=1000, peak_rate=3e-4),
 }
+REPEATING_WORKED_RATE = 0.5  # with 0.1, worked answers to six digits are still guesses after 4,000 steps
 SHIPPED_STARTS = {
     ("scratch", 0.1): "pretrained",
     ("onward", 0.1): "pretrained",
@@ -48,7 +49,7 @@ SHIPPED_STARTS = {
     ("scratch", 0.001): "scratch_01",
     ("onward", 0.01): "rare_1",
     ("onward", 0.001): "rare_01",
-    ("repeating", 0.1): "repeating",
+    ("repeating", REPEATING_WORKED_RATE): "repeating",
 }
 KL_PLACES = {"none": (), "k1-reward": (), "k1-loss": ("k1",), "k3-loss": ("k3",)}  # -> the divergence that it needs
 LARGEST = 1000.0  # cost, strength, temperature
@@ -95,8 +96,9 @@ class RunSettings:
         _require_one_of("pretraining", self.pretraining, (*PRETRAINING, "repeating"))
         _require_one_of("kl", self.kl, KL_PLACES)
         _require_range("worked_rate", self.worked_rate, 0, 1)
-        if self.pretraining == "repeating" and self.worked_rate != 0.1:
-            raise LabError(f"worked_rate {self.worked_rate:g}; allowed with pretraining 'repeating' is 0.1")
+        if self.pretraining == "repeating" and self.worked_rate != REPEATING_WORKED_RATE:
+            allowed = f"allowed with pretraining 'repeating' is {REPEATING_WORKED_RATE:g}"
+            raise LabError(f"worked_rate {self.worked_rate:g}; {allowed}")
         for name in ("length_cost", "entropy_bonus", "kl_strength"):
             _require_range(name, getattr(self, name), 0, LARGEST)
         for name in ("temperature", "step_size"):

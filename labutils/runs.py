@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import threading
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -27,8 +28,23 @@ def run_all(name: str, tasks: Mapping[Key, Callable[[], Result]], processes: int
 
     An interruption lets the tasks under way save their state, starts no other, and raises `KeyboardInterrupt`.
     """
-    results = dict(run_each(name, tasks.items(), len(tasks), processes))
+    with local_processes(processes):
+        results = dict(run_each(name, tasks.items(), len(tasks), processes))
     return {key: results[key] for key in tasks}
+
+
+@contextlib.contextmanager
+def local_processes(count: int) -> Iterator[int]:
+    """Inside the block tasks are run by `count` processes of this machine; gives the count.
+
+    An interruption reaches every process of a terminal; one that has no task ignores it, and does not die of it.
+    """
+    with joblib.parallel_config("loky", initializer=_ignore_interrupts):
+        yield count
+
+
+def _ignore_interrupts() -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def run_each(

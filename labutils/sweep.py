@@ -101,8 +101,8 @@ def _row(settings: dict[str, Any], about: dict[str, Any], history: dict[str, Any
 def sweep(runs: Sequence[RunSettings], exercises: Exercises, database: Database, jobs: int) -> None:
     """Compute the runs that the database lacks, `jobs` at a time; each is kept as it ends.
 
-    Raises `LabError` for settings that the exercises do not serve, before any training. An interruption waits for
-    the runs under way, keeps them, and raises `KeyboardInterrupt`.
+    Raises `LabError` for settings that the exercises do not serve, before any training. An interruption gives up the
+    runs under way and raises `KeyboardInterrupt`.
     """
     for settings in runs:
         exercises.require(settings)

@@ -21,7 +21,7 @@ from lab16_llm_rl import pretraining_loss
 import labutils
 from labutils import training
 from labutils.checkpoints import save_model
-from labutils.experiments import SHIPPED_STARTS, pretrained_at, start_config
+from labutils.experiments import REPEATING_WORKED_RATE, SHIPPED_STARTS, pretrained_at, start_config
 from labutils.model import Transformer
 from labutils.repeating import encode_repeating
 from labutils.training import PretrainingSettings
@@ -31,7 +31,7 @@ FOLDER = Path(labutils.__file__).parent / "data"
 
 def repeating() -> Transformer:
     """A new model with room for 24 tokens, trained on worked answers with repeated states."""
-    settings = PretrainingSettings()
+    settings = PretrainingSettings(worked_rate=REPEATING_WORKED_RATE)
     encode = partial(encode_repeating, generator=torch.Generator().manual_seed(settings.seed))
     start = training.new_model(settings.seed, start_config("repeating"))
     return training.pretrain(pretraining_loss, settings, progress=False, start=start, encode=encode).model

@@ -42,6 +42,18 @@ def run(*arguments):
         (["run", "--out", "README.md"], "README.md", "choose another folder"),
         (["walk"], "'walk'", "No such command"),
         (["run", "--solution", "README.md", "--out", "nowhere"], "README.md", "Python file"),
+        (["sweep", "--estimator", "rloo,ppo"], "'ppo'", "reinforce, rloo, grpo, dr_grpo"),
+        (["sweep", "--length-cost", "-0.1"], "-0.1", "0 to 1000"),
+        (["sweep", "--worked-rate", "0.1,2"], "2", "0 to 1"),
+        (["sweep", "--kl", "k3-loss"], "'k3-loss' with kl_strength 0", "'none' goes with 0"),
+        (["sweep", "--kl", "k3-loss:x"], "'k3-loss:x'", "number"),
+        (["sweep", "--verifier", "kind"], "'kind'", "answer, form, anywhere"),
+        (["sweep", "--seed", "0-x"], "'0-x'", "whole number"),
+        (["sweep", "--seed", "0-999999"], "1000000 runs", "100000"),
+        (["sweep", "--scheduler", "tcp://127.0.0.1:1"], "tcp://127.0.0.1:1", "does not answer"),
+        (["sweep", "--scheduler", "nonsense"], "nonsense", "does not answer"),
+        (["sweep", "--out", "README.md"], "README.md", "choose another file"),
+        (["sweep", "--report", "--out", "nowhere.sqlite"], "nowhere.sqlite", "--out"),
     ],
 )
 def test_a_mistake_is_one_line_and_exit_code_2(arguments, value, allowed):

@@ -36,7 +36,7 @@ def starting_model(settings=TINY):
         ({"kl": "k3-loss"}, "kl 'k3-loss' with kl_strength 0; 'none' goes with 0, the others do not"),
         ({"kl_strength": 0.1}, "kl 'none' with kl_strength 0.1; 'none' goes with 0, the others do not"),
         ({"pretraining": "none"}, "pretraining 'none'; allowed are scratch, onward, repeating"),
-        ({"pretraining": "repeating", "worked_rate": 0.5}, "worked_rate 0.5; allowed with pretraining 'repeating' is"),
+        ({"pretraining": "repeating"}, "worked_rate 0.1; allowed with pretraining 'repeating' is 0.5"),
         ({"group_size": 1}, "group_size 1; allowed are 2 to 1024"),
         ({"steps": True}, "steps True; allowed is of type int"),
         ({"steps": 1.5}, "steps 1.5; allowed is of type int"),
@@ -93,7 +93,9 @@ def test_the_gradient_of_each_addition_is_that_of_its_formula():
     own, others = plain_log_probs(policy, prompts, responses), plain_log_probs(reference, prompts, responses).detach()
 
     def gradient(value):
-        return torch.cat([g.flatten() for g in torch.autograd.grad(value, list(policy.parameters()), retain_graph=True)])
+        return torch.cat(
+            [g.flatten() for g in torch.autograd.grad(value, list(policy.parameters()), retain_graph=True)]
+        )
 
     k3 = ((others - own).exp() - 1 + own - others).sum(1).mean()
     probabilities = policy(torch.cat([prompts, responses], 1)[:, :-1])[:, 8:].softmax(-1)
