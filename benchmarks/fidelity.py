@@ -118,6 +118,7 @@ def checkpoints_text(record: dict[str, Any], chosen: str) -> str:
     for seed, tables in record["seeds"].items():
         row = "  ".join(f"{value:.2f}" for value in tables["part1"]["accuracy"].values())
         lines.append(f"{seed:>4}  {accuracy_after_rl(tables):8.3f}  {row}")
+    lines += ["", "The others are what experiments start from; solutions/starting_models.py says how they were made."]
     return "\n".join(lines) + "\n"
 
 

@@ -325,11 +325,9 @@ def entropy_bonus(logits: Tensor, mask: Tensor) -> Tensor:
 
     logits: (B, R, 15), which predict the response tokens. mask: (B, R). Differentiable in the logits.
     """
-    ### BEGIN SOLUTION
     log_probs = logits.log_softmax(-1)
     entropy = -(log_probs.exp() * log_probs).sum(-1)
     return (entropy * mask).sum() / mask.sum()
-    ### END SOLUTION
 
 
 def k1_penalized_rewards(
@@ -339,10 +337,8 @@ def k1_penalized_rewards(
 
     rewards: (B,). policy_log_probs, reference_log_probs, mask: (B, R).
     """
-    ### BEGIN SOLUTION
     log_ratio = (policy_log_probs - reference_log_probs) * mask
     return rewards - strength * log_ratio.sum(1).detach()
-    ### END SOLUTION
 
 
 def k3_loss(policy_log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor) -> Tensor:
@@ -351,11 +347,9 @@ def k3_loss(policy_log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor)
     All (B, R). With the log-ratio d of a token, k3 = exp(-d) - 1 + d; summed over tokens, averaged over responses.
     Differentiable in the policy's log-probs; the reference is a constant.
     """
-    ### BEGIN SOLUTION
     log_ratio = policy_log_probs - reference_log_probs.detach()
     k3 = torch.exp(-log_ratio) - 1 + log_ratio
     return (k3 * mask).sum(1).mean()
-    ### END SOLUTION
 
 
 def verify_form(problems: Problems, responses: Tensor) -> Tensor:
@@ -363,7 +357,6 @@ def verify_form(problems: Problems, responses: Tensor) -> Tensor:
 
     responses: (B, R). The first `END` ends a response.
     """
-    ### BEGIN SOLUTION
     digit, end = responses < 10, (responses == END).int().argmax(1)
     has_end, row = (responses == END).any(1), torch.arange(len(responses))
     place = torch.arange(responses.shape[1])
@@ -371,7 +364,6 @@ def verify_form(problems: Problems, responses: Tensor) -> Tensor:
     opens = (responses[:, 0] == COLON) & (digit | ~states).all(1) & (end >= 4)
     closes = (responses[row, end - 2] == ARROW) & digit[row, end - 1]
     return has_end & opens & closes
-    ### END SOLUTION
 
 
 def verify_anywhere(problems: Problems, responses: Tensor) -> Tensor:
@@ -379,10 +371,8 @@ def verify_anywhere(problems: Problems, responses: Tensor) -> Tensor:
 
     responses: (B, R). The first `END` ends a response; what follows does not count.
     """
-    ### BEGIN SOLUTION
     found = (responses == problems.answers[:, None]) & response_mask(responses)
     return found.any(1) & (responses == END).any(1)
-    ### END SOLUTION
 
 
 def regularized_step(
@@ -397,7 +387,6 @@ def regularized_step(
 
     Returns the batch's mean `reward`, without the penalty, and the `loss`, as floats.
     """
-    ### BEGIN SOLUTION
     group_size = estimator.group_size
     prompts = encode_prompts(problems)
     responses = rollout.generate(policy, prompts, group_size, generator=generator)
@@ -423,7 +412,6 @@ def regularized_step(
     loss.backward()
     optimizer.step()
     return {"reward": rewards.mean().item(), "loss": loss.item()}
-    ### END SOLUTION
 
 
 VERIFIERS = {"answer": verify, "form": verify_form, "anywhere": verify_anywhere}

@@ -13,6 +13,7 @@ import yaml
 
 from labutils.checkpoints import read_json
 from labutils.checks import check
+from labutils.experiments import SHIPPED_STARTS, start_config
 from labutils.lab import shipped_model
 from labutils.results import TableView, course_tables
 
@@ -54,8 +55,9 @@ def test_the_constraints_pin_every_package_that_is_asked_for():
 
 def test_labutils_does_not_import_the_solutions_and_imports_only_downwards():
     order = [
-        "errors", "task", "verifier", "model", "prefix_tree", "rollout", "checkpoints", "training", "runs",
-        "fingerprints", "tolerance", "results", "plots", "lab", "checks", "widgets", "grading", "cli",
+        "errors", "task", "verifier", "model", "repeating", "prefix_tree", "rollout", "checkpoints", "training",
+        "runs", "fingerprints", "tolerance", "results", "plots", "lab", "experiments", "sweep", "sweep_report",
+        "checks", "widgets", "grading", "cli",
     ]  # fmt: skip
     files = [path for path in (ROOT / "labutils").rglob("*.py") if path.parts[-1] not in ("__main__.py",)]
     of = {path: path.relative_to(ROOT / "labutils").with_suffix("").parts[0] for path in files}
@@ -73,11 +75,11 @@ def test_labutils_does_not_import_the_solutions_and_imports_only_downwards():
 
 def test_the_shipped_checkpoints_are_small_and_load():
     data = ROOT / "labutils" / "data"
-    names = ["dr_grpo", "dr_grpo_cost", "pretrained"]
-    assert sorted(path.stem for path in data.glob("*.safetensors")) == names
-    assert sum(path.stat().st_size for path in data.glob("*.safetensors")) < 5 * 2**20
+    names = {"dr_grpo", "dr_grpo_cost"} | set(SHIPPED_STARTS.values())
+    assert {path.stem for path in data.glob("*.safetensors")} == names
+    assert max(path.stat().st_size for path in data.glob("*.safetensors")) < 1.5 * 2**20
     for name in names:
-        shipped_model(name)
+        shipped_model(name, start_config(name))
 
 
 def test_the_readme_shows_the_measured_numbers():
