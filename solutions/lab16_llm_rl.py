@@ -325,9 +325,11 @@ def entropy_bonus(logits: Tensor, mask: Tensor) -> Tensor:
 
     logits: (B, R, 15), which predict the response tokens. mask: (B, R). Differentiable in the logits.
     """
+    ### BEGIN SOLUTION
     log_probs = logits.log_softmax(-1)
     entropy = -(log_probs.exp() * log_probs).sum(-1)
     return (entropy * mask).sum() / mask.sum()
+    ### END SOLUTION
 
 
 def k1_penalized_rewards(
@@ -337,8 +339,10 @@ def k1_penalized_rewards(
 
     rewards: (B,). policy_log_probs, reference_log_probs, mask: (B, R).
     """
+    ### BEGIN SOLUTION
     log_ratio = (policy_log_probs - reference_log_probs) * mask
     return rewards - strength * log_ratio.sum(1).detach()
+    ### END SOLUTION
 
 
 def k3_loss(policy_log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor) -> Tensor:
@@ -347,9 +351,11 @@ def k3_loss(policy_log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor)
     All (B, R). With the log-ratio d of a token, k3 = exp(-d) - 1 + d; summed over tokens, averaged over responses.
     Differentiable in the policy's log-probs; the reference is a constant.
     """
+    ### BEGIN SOLUTION
     log_ratio = policy_log_probs - reference_log_probs.detach()
     k3 = torch.exp(-log_ratio) - 1 + log_ratio
     return (k3 * mask).sum(1).mean()
+    ### END SOLUTION
 
 
 def verify_form(problems: Problems, responses: Tensor) -> Tensor:
@@ -357,13 +363,15 @@ def verify_form(problems: Problems, responses: Tensor) -> Tensor:
 
     responses: (B, R). The first `END` ends a response.
     """
-    digit, end = responses < 10, (responses == END).int().argmax(1)
-    has_end, row = (responses == END).any(1), torch.arange(len(responses))
-    place = torch.arange(responses.shape[1])
-    states = (place > 0) & (place < (end - 2)[:, None])
-    opens = (responses[:, 0] == COLON) & (digit | ~states).all(1) & (end >= 4)
-    closes = (responses[row, end - 2] == ARROW) & digit[row, end - 1]
-    return has_end & opens & closes
+    ### BEGIN SOLUTION
+    verdicts = []
+    for row in responses.tolist():
+        tokens = row[: row.index(END)] if END in row else []
+        digits = [*tokens[1:-2], *tokens[-1:]]
+        parted = len(tokens) >= 4 and tokens[0] == COLON and tokens[-2] == ARROW
+        verdicts.append(parted and all(token <= 9 for token in digits))
+    return torch.tensor(verdicts)
+    ### END SOLUTION
 
 
 def verify_anywhere(problems: Problems, responses: Tensor) -> Tensor:
@@ -371,8 +379,10 @@ def verify_anywhere(problems: Problems, responses: Tensor) -> Tensor:
 
     responses: (B, R). The first `END` ends a response; what follows does not count.
     """
+    ### BEGIN SOLUTION
     found = (responses == problems.answers[:, None]) & response_mask(responses)
     return found.any(1) & (responses == END).any(1)
+    ### END SOLUTION
 
 
 def regularized_step(

@@ -23,6 +23,7 @@ EXERCISES = (
     *("sample_responses", "summarize", "rewards_with_cost", "reinforce_advantages", "rloo_advantages"),
     *("grpo_advantages", "dr_grpo_advantages", "sum_weights", "mean_weights", "constant_weights", "policy_loss"),
     *("kl_per_response", "policy_gradient_step", "pass_at_k"),
+    *("entropy_bonus", "k1_penalized_rewards", "k3_loss", "verify_form", "verify_anywhere"),
 )
 BANKS = {name: importlib.import_module(f"known_mistakes.{name}").bank for name in EXERCISES}
 RIGHT = [(name, variant) for name, bank in BANKS.items() for variant in bank.correct]
@@ -143,6 +144,26 @@ RESPONSES = torch.tensor(
         [13, 8, 13, 7, END, PAD, PAD],
     ]
 )
+FULL = torch.tensor([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 1, 0, 0, 0], [1, 0, 0, 0, 0]])  # no empty response
+# Responses to 4 7 1, whose states are 4, 9, 8.
+FORMS = torch.tensor(
+    [
+        [13, 8, END, PAD, PAD, PAD, PAD, PAD],
+        [13, 3, END, PAD, PAD, PAD, PAD, PAD],
+        [12, 4, 9, 8, 13, 8, END, PAD],
+        [12, 4, 9, 8, 13, 3, END, PAD],
+        [12, 3, 13, 3, END, PAD, PAD, PAD],
+        [12, 13, 8, END, PAD, PAD, PAD, PAD],
+        [4, 9, 8, 13, 8, END, PAD, PAD],
+        [12, 4, 12, 8, 13, 8, END, PAD],
+        [12, 4, 9, 8, 13, 11, END, PAD],
+        [12, 4, 9, 8, 8, 8, END, PAD],
+        [12, 4, 9, 13, 2, END, 8, END],
+        [12, 4, 9, 8, 1, 1, 13, 8],
+        [12, 1, 2, 3, 13, 4, END, 8],
+        [1, END, 12, 1, 13, 8, END, PAD],
+    ]
+)
 
 
 def log_probs(rows=4, columns=5, mask=MASKS[0]):
@@ -215,6 +236,30 @@ SPECIAL_INPUTS = {
     "policy_loss": lambda: [
         [log_probs(), ADVANTAGES, MASKS[0] / torch.tensor([4.0, 5, 1, 2, 3])],
         [log_probs(4, 4, 1), ADVANTAGES, torch.rand(4, 4, generator=SEED)],
+    ],
+    "entropy_bonus": lambda: (
+        [
+            [4 * torch.randn(*mask.shape, 15, generator=SEED).requires_grad_(), as_type(mask[:2])]
+            for mask in (MASKS[0][:2], MASKS[2])
+            for as_type in (torch.Tensor.bool, torch.Tensor.float)
+        ]
+        + [[torch.tensor([[[200.0, 0.0, -200.0]]], requires_grad=True), torch.ones(1, 1)]]
+    ),
+    "k1_penalized_rewards": lambda: [
+        [ADVANTAGES, log_probs(mask=FULL), log_probs(mask=FULL).detach(), FULL.bool(), strength]
+        for strength in (0.5, 2.0)
+    ],
+    "k3_loss": lambda: [
+        [log_probs(mask=FULL), log_probs(mask=FULL).detach(), as_type(FULL)]
+        for as_type in (torch.Tensor.bool, torch.Tensor.float)
+    ],
+    "verify_form": lambda: [[Problems.from_digits([[4, 7, 1]] * len(FORMS)), FORMS]],
+    "verify_anywhere": lambda: [
+        [Problems.from_digits([[4, 7, 1]] * len(FORMS)), FORMS],
+        [
+            Problems.from_digits([[2, 5], [0, 0], [3, 3], [1, 7], [4, 7, 1], [7, 1, 2], [9, 9], [1, 1], [2, 9]]),
+            RESPONSES,
+        ],
     ],
     "kl_per_response": lambda: [
         [log_probs().detach(), log_probs().detach(), mask] for mask in (MASKS[0].bool(), MASKS[0].float())

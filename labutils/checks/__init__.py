@@ -5,7 +5,7 @@ right ones, and those of known mistakes, by which a mistake is named.
 
     guard    runs the function under limits         values   outcomes as plain data
     case     what a case is                         models   small models with known predictions
-    part1, sampling, part2, step, part3             the cases of each exercise
+    part1, sampling, part2, step, part3, further    the cases of each exercise
     golden   outcomes, right and of known mistakes  report   what is shown
 """
 
@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from labutils.checks import part1, part2, part3, sampling, step
+from labutils.checks import further, part1, part2, part3, sampling, step
 from labutils.checks.case import Case
 from labutils.checks.golden import read_golden
 from labutils.checks.guard import WAIT, Guarded, Interrupted, Stopped, limits, name_and_text
@@ -31,7 +31,14 @@ from labutils.training import one_thread
 
 __all__ = ["CASES", "Observation", "Report", "check", "observe"]
 
-CASES: Mapping[str, Sequence[Case]] = {**part1.CASES, **sampling.CASES, **part2.CASES, **step.CASES, **part3.CASES}
+CASES: Mapping[str, Sequence[Case]] = {
+    **part1.CASES,
+    **sampling.CASES,
+    **part2.CASES,
+    **step.CASES,
+    **part3.CASES,
+    **further.CASES,
+}
 SECONDS = 1.7  # of CPU time, for all cases of a check together, which leaves time to report within two
 
 
