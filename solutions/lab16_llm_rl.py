@@ -397,6 +397,7 @@ def regularized_step(
 
     Returns the batch's mean `reward`, without the penalty, and the `loss`, as floats.
     """
+    ### BEGIN SOLUTION
     group_size = estimator.group_size
     prompts = encode_prompts(problems)
     responses = rollout.generate(policy, prompts, group_size, generator=generator)
@@ -422,6 +423,7 @@ def regularized_step(
     loss.backward()
     optimizer.step()
     return {"reward": rewards.mean().item(), "loss": loss.item()}
+    ### END SOLUTION
 
 
 VERIFIERS = {"answer": verify, "form": verify_form, "anywhere": verify_anywhere}

@@ -1,6 +1,7 @@
 """The bank of known mistakes: every wrong variant differs from the reference solution, every correct one agrees."""
 
 import copy
+import functools
 import importlib
 import itertools
 import math
@@ -16,14 +17,14 @@ from reference import small_model
 from labutils import rollout
 from labutils.lab import shipped_model
 from labutils.task import END, PAD, Problems, encode_prompts, response_mask, sample_problems
-from labutils.training import Estimator
+from labutils.training import Estimator, Regularization
 
 EXERCISES = (
     *("running_states", "encode_prompt", "encode_response", "response_log_probs", "pretraining_loss"),
     *("sample_responses", "summarize", "rewards_with_cost", "reinforce_advantages", "rloo_advantages"),
     *("grpo_advantages", "dr_grpo_advantages", "sum_weights", "mean_weights", "constant_weights", "policy_loss"),
     *("kl_per_response", "policy_gradient_step", "pass_at_k"),
-    *("entropy_bonus", "k1_penalized_rewards", "k3_loss", "verify_form", "verify_anywhere"),
+    *("entropy_bonus", "k1_penalized_rewards", "k3_loss", "verify_form", "verify_anywhere", "regularized_step"),
 )
 BANKS = {name: importlib.import_module(f"known_mistakes.{name}").bank for name in EXERCISES}
 RIGHT = [(name, variant) for name, bank in BANKS.items() for variant in bank.correct]
@@ -267,6 +268,19 @@ SPECIAL_INPUTS = {
 }
 
 
+def regularizations():
+    """What is added to each of the steps: everything at once, with strengths of its own."""
+    return [
+        Regularization(small_model(7), lab.verify_form, lab.kl_per_response, 0.1, 0.2, 0.3),
+        Regularization(small_model(7), lab.verify_anywhere, lab.k3_loss, 0.05, 0.3, 0.0),
+        Regularization(small_model(7), lab.verify_anywhere, squared_gap, 0.0, 0.01, 0.2),
+    ]
+
+
+def squared_gap(policy_log_probs, reference_log_probs, mask):
+    return ((policy_log_probs - 2 * reference_log_probs) * mask).square().sum(1).mean()
+
+
 class CountingSGD(torch.optim.SGD):
     """Counts its steps."""
 
@@ -303,6 +317,11 @@ def outcomes(exercise, function):
     """The function's outcome on each of the exercise's inputs."""
     if exercise == "policy_gradient_step":
         return [step_outcome(function, *case) for case in step_inputs()]
+    if exercise == "regularized_step":
+        return [
+            step_outcome(functools.partial(function, regularization=added), *case)
+            for case, added in zip(step_inputs(), regularizations(), strict=True)
+        ]
     if exercise == "pretraining_loss":
         function = zero_after_end(function)
     return [outcome(function, case) for case in CASES[exercise]]
@@ -313,7 +332,7 @@ def zero_after_end(function):
     return lambda scores, responses: function(scores * response_mask(responses), responses)
 
 
-CASES = {exercise: inputs(exercise) for exercise in EXERCISES if exercise != "policy_gradient_step"}
+CASES = {exercise: inputs(exercise) for exercise in EXERCISES if not exercise.endswith("_step")}
 
 
 def grpo_without_bessel(rewards):

@@ -1,4 +1,4 @@
-"""The cases of `policy_gradient_step`: any way of sampling and scoring passes.
+"""The cases of `policy_gradient_step` and `regularized_step`: any way of sampling and scoring passes.
 
 The estimator is a spy: its functions note the rewards and the mask that they receive, and return fixed advantages and
 weights. The optimizer is one, too: it notes the gradient of every step. The scripted model's responses are certain, so
@@ -28,7 +28,7 @@ from labutils.checks.models import UNUSED, bigram_model, scripted_model, scripte
 from labutils.checks.values import Finding, Plain, named_numbers, plain, require_tensor
 from labutils.model import Transformer
 from labutils.task import ARROW, COLON, END, EQUALS, PAD, Problems, encode_prompts
-from labutils.training import Estimator
+from labutils.training import Estimator, Regularization
 
 # Eight rare tokens weigh much more at a high temperature than one likely token does.
 RARE = (0, 1, 2, 4, 7, 8, 9, COLON)
@@ -107,9 +107,10 @@ class Watched:
             parameter.grad = torch.full_like(parameter, 7 / SCALE)  # of an earlier step
         self.spy = SpyEstimator(inputs["group_size"], inputs["length_cost"])
         generator = generator or function.generator()
-        self.result = function(
-            policy, self.optimizer, inputs["problems"], self.spy.estimator, generator, may_change=(0, 1, 4)
-        )
+        arguments = [policy, self.optimizer, inputs["problems"], self.spy.estimator, generator]
+        if "reward_penalty" in inputs:
+            arguments.append(_regularization(inputs))
+        self.result = function(*arguments, may_change=(0, 1, 4))
 
     def rewards(self) -> Tensor:
         """What the advantages were computed from. `Finding` unless all of them were computed at once."""
@@ -228,7 +229,47 @@ def _crowd(problems: int, group_size: int) -> Inputs:
     return {"problems": Problems.from_digits(rows), "group_size": group_size, "length_cost": 1 / 1024}
 
 
+# regularized_step: a verifier, a reference and a divergence that no part of the lab has, so that each must be asked.
+
+
+def _arrow_is_second(problems: Problems, responses: Tensor) -> Tensor:
+    return responses[:, 1] == ARROW
+
+
+def _squared_gap(policy_log_probs: Tensor, reference_log_probs: Tensor, mask: Tensor) -> Tensor:
+    return ((policy_log_probs - 2 * reference_log_probs) * mask).square().sum(1).mean()
+
+
+def _regularization(inputs: Inputs) -> Regularization:
+    strengths = {name: inputs[name] for name in ("reward_penalty", "loss_penalty", "entropy")}
+    return Regularization(scripted_model(sharpness=0.15), _arrow_is_second, _squared_gap, **strengths)
+
+
+def _regularized(
+    reward_penalty: float = 0.0, loss_penalty: float = 0.0, entropy: float = 0.0, cost: float = 0.0
+) -> Inputs:
+    strengths = {"reward_penalty": reward_penalty, "loss_penalty": loss_penalty, "entropy": entropy}
+    return {**_script(*range(6), length_cost=cost), **strengths}
+
+
+def _script_returned(function: Guarded, inputs: Inputs) -> Plain:
+    return named_numbers(Watched(function, inputs, scripted_model()).result, ("reward", "loss"))
+
+
 CASES: Mapping[str, Sequence[Case]] = {
+    "regularized_step": [
+        Case(
+            "the rewards, with the verifier of the regularization", partial(_regularized, cost=0.03125), _seen_rewards
+        ),
+        Case("the rewards with a penalty of 0.5", partial(_regularized, 0.5, 0.25, cost=0.03125), _seen_rewards, 1e-4),
+        Case("the mask that the estimator gets", _regularized, _seen_mask),
+        Case("the gradient with nothing added", _regularized, _seen_gradient, 1e-3),
+        Case("the gradient with a loss penalty of 2", partial(_regularized, 0.0, 2.0), _seen_gradient, 1e-3),
+        Case("the gradient with an entropy bonus of 2", partial(_regularized, 0.0, 0.0, 2.0), _seen_gradient, 1e-3),
+        Case("reward and loss, with a reward penalty", partial(_regularized, 0.5), _script_returned, 1e-4),
+        Case("reward and loss, with a loss penalty of 2", partial(_regularized, 0.0, 2.0), _script_returned, 1e-4),
+        Case("reward and loss, with an entropy bonus of 2", partial(_regularized, 0.0, 0.0, 2.0), _returned, 1e-4),
+    ],
     "policy_gradient_step": [
         Case("the rewards that the estimator gets", partial(_script, *range(6), length_cost=0.03125), _seen_rewards),
         Case("the rewards without a cost, equal prompts apart", partial(_script, 0, 0, 3, group_size=2), _seen_rewards),
@@ -239,5 +280,5 @@ CASES: Mapping[str, Sequence[Case]] = {
         Case("the gradient where two tokens are likely", partial(_script, *range(6)), _coin_gradient, tolerance=1e-3),
         Case("the frequency of lengths", partial(_crowd, 16, 16), _frequencies, 0.2, EXPECTED),
         Case("what is drawn", partial(_crowd, 8, 6), _variety),
-    ]
+    ],
 }
