@@ -40,7 +40,7 @@ from labutils.tolerance import bands
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 REFERENCE = ROOT / "labutils" / "data" / "notebooks.json"
-NAMES = ("part1_pretraining", "part2_reinforcement_learning", "part3_what_rl_changed")
+NAMES = ("part1_pretraining", "part2_reinforcement_learning", "part3_what_rl_changed", "find_the_bug")
 STUB = "    raise NotImplementedError\n"
 DEFAULT_SECONDS = 300
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
