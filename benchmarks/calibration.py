@@ -55,7 +55,7 @@ def bands_of(record: Table, profile: str) -> dict[str, Any]:
 
 def kind(part: str, keys: Keys) -> Keys:
     """What numbers are called that training moves alike; empty where only sampling moves them, as of one model."""
-    if part == "part1":
+    if part == "part1" and keys[0] == "accuracy":
         return keys[0], "2 digits" if keys[-1] == "2" else "more"
     if part == "part2":
         return keys[-1], str(min(int(keys[-2]), SETTLED))

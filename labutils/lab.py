@@ -296,7 +296,7 @@ def _claim_folder(out: Path, settings: dict[str, Any]) -> None:
     path = out / "settings.json"
     if not path.exists() and any(out.iterdir()):
         raise LabError(f"{out} holds other files; choose an empty folder or a new one")
-    if path.exists() and (out / "state").exists():
+    if any((out / name).exists() for name in ("state", "checkpoints", "tables.json")):
         _require_same_run(out, settings)
     _read_table(out / "tables.json")
     write_json(path, settings)

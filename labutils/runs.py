@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+import traceback
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -83,8 +84,15 @@ def _run(key: Key, task: bytes) -> tuple[Key, Any]:
     try:
         with one_thread():
             return key, cloudpickle.loads(task)()
+    except NotImplementedError as error:
+        raise LabError(f"{_raised_in(error)} is not written yet") from None
     except KeyboardInterrupt:
         return key, None  # raised here it would have joblib kill the other workers before they have saved
+
+
+def _raised_in(error: BaseException) -> str:
+    """The name of the function that raised, of a student's a stub."""
+    return traceback.extract_tb(error.__traceback__)[-1].name
 
 
 @contextlib.contextmanager
@@ -133,5 +141,5 @@ def _history(path: Path) -> History:
     """The evaluations saved so far; none where there is no file or no whole one."""
     try:
         return {int(step): metrics for step, metrics in read_description(path)["history"].items()}
-    except (LabError, KeyError):
+    except (LabError, KeyError, ValueError, TypeError, AttributeError):
         return {}

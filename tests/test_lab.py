@@ -17,6 +17,7 @@ from labutils.checkpoints import load_model, read_description, save_model
 from labutils.errors import LabError
 from labutils.fingerprints import model_fingerprint
 from labutils.lab import Lab, shipped_model
+from labutils.results import course_tables
 from labutils.training import PretrainingSettings, ReinforcementSettings
 
 TOY = lab_module.Profile(
@@ -340,3 +341,11 @@ def test_the_profiles_have_folders_of_their_own(tmp_path, monkeypatch):
 def test_the_seed_reaches_pretraining_and_reinforcement(tmp_path):
     lab = Lab.open(tmp_path, seed=3, jobs=1)
     assert lab.sizes == replace(TOY, pretraining=replace(TOY.pretraining, seed=3))
+
+
+def test_a_folder_with_a_table_alone_belongs_to_its_run(tmp_path):
+    lab = Lab.open(tmp_path, "quick", 0, (3,))
+    lab.report("part1", course_tables()["part1"])
+    with pytest.raises(LabError, match="holds a run with profile 'quick', not 'full'"):
+        Lab.open(tmp_path, "full", 0, (1,))
+    Lab.open(tmp_path, "quick", 0, (1,))

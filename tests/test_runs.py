@@ -7,6 +7,7 @@ import torch
 
 from labutils import runs
 from labutils.checkpoints import save_checkpoint
+from labutils.errors import LabError
 
 
 def save(path, step):
@@ -55,3 +56,12 @@ def test_nothing_follows_on_after_an_interruption(tmp_path, bars):
         raise KeyboardInterrupt
     assert threading.active_count() <= before + 1  # tqdm keeps a monitor of its own
     assert not [thread for thread in threading.enumerate() if "follow" in thread.name]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_stub_is_named(processes):
+    def rloo_advantages(rewards):
+        raise NotImplementedError
+
+    with pytest.raises(LabError, match="^rloo_advantages is not written yet$"):
+        runs.run_all("runs", {"a": lambda: rloo_advantages(1), "b": lambda: 2}, processes)

@@ -174,9 +174,9 @@ class LiveBench(Explorer):
             if current.state != "failed":
                 seconds = time.monotonic() - begun
                 self.message = f"Try {len(self.tries)} {current.state} after {current.steps} steps, {seconds:.1f} s."
-            _one_training.release()
             self._set_running(False)
             self.refresh()
+            _one_training.release()  # last, so that no other try starts before this one's buttons are set
 
     def _reinforce(self, current: Try) -> None:
         """Train one try; each evaluation is published as it comes."""

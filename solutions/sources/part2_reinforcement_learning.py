@@ -20,7 +20,7 @@
 #
 # The notebook runs on its own. It starts from the pretrained model that comes with the lab, so that everyone compares
 # the same runs. Exercises and checks work as in part 1: fill in the function, run the cell with its check, read the
-# report. The exercises take about 100 minutes. The long cell, ten training runs, takes about a minute on two cores, and
+# report. The exercises take about 105 minutes. The long cell, ten training runs, takes about a minute on two cores, and
 # every other cell takes seconds. Numbers quoted in the text are those of the full profile.
 
 # %% id="setup"
@@ -329,7 +329,7 @@ print(torch.zeros(8) / torch.zeros(8))
 # three use Bessel's correction, as `torch.std` does by default. The check accepts any $\varepsilon$ from $10^{-6}$ to
 # $10^{-3}$, and both kinds of standard deviation.
 #
-# **Exercise `grpo_advantages`** · 10 minutes · difficulty ●●○○○ · the most used estimator for reasoning models
+# **Exercise `grpo_advantages`** · 10 minutes · difficulty ●●○○○ · the estimator that DeepSeekMath introduced
 #
 # <details><summary>Hint 1</summary>
 #
@@ -963,7 +963,7 @@ for name, sampled in responses.items():
 # reasoning models trained with verifiable rewards come to write longer, in its simplest form: a behaviour that was
 # already there, rare and successful, becomes the rule.
 #
-# ### The estimators cannot be told apart here
+# ### Two seeds cannot tell the estimators apart
 #
 # Compare the spread between the estimators with the spread between two seeds of the same estimator.
 
@@ -976,14 +976,16 @@ for step in (25, last_step):
     print(f"   two seeds of one estimator differ by up to {between_seeds:.3f}")
 
 # %% [markdown] id="spread-reading"
-# The estimators differ from one another by about as much as two seeds of one estimator do. Two seeds are not enough
-# to rank them, and the table is no evidence that they are equal in general. There are reasons why they agree on this
-# task:
+# The estimators differ from one another by about as much as two seeds of one estimator do, so two seeds are not enough
+# to rank them. Many seeds are: over 64 of them, GRPO was behind RLOO after 25 steps, with a mean accuracy of 0.84
+# against 0.88 and a writing rate of 0.86 against 0.91, lower with every single seed. Its mean over own tokens shrinks
+# the push on long responses, and here the long ones are right. By step 50 the two accuracies agree within 0.01. There
+# are reasons why so little separates them on this task:
 #
 # - The signal is strong. A worked answer is right nearly always, a direct one to three or more digits mostly not (the
 #   table by form near the top). Every estimator sees that in the first batches.
 # - The lengths are fixed. A worked response to $n$ digits has $n + 4$ tokens and a direct one 3, right or wrong.
-#   GRPO's length bias needs wrong responses that can grow; here there are none.
+#   For responses to grow in length, GRPO's bias needs wrong ones that can; here there are none.
 # - Adam divides the gradient by its own scale, so the constant factors between RLOO and Dr. GRPO nearly cancel.
 #
 # ### KL: one decision
