@@ -606,6 +606,8 @@ def test_lists_numbers_and_dicts_are_read_by_exact_type():
         in failed("running_states", lambda digits: torch.tensor(digits)).diagnosis.lower()
     )
     assert "holds a float where ints belong" in failed("running_states", lambda digits: [1.0, 2.0]).diagnosis
+    huge = failed("running_states", lambda digits: [10**400] * len(digits)).diagnosis
+    assert "holds an int that is far too large" in huge
     assert check(named("running_states", lambda d: tuple(np.int64(s) for s in lab16_llm_rl.running_states(d)))).passed
     assert "without the key 'accuracy'" in failed("summarize", lambda problems, responses: {}).diagnosis
     half = {"accuracy": torch.tensor(0.5), "writes_states": 0.5, "length": 3.0}

@@ -16,6 +16,7 @@ from torch import Tensor
 
 Plain = Any  # float, int, str, or lists and dicts of these
 
+LARGEST_INT = 2**63  # any token or state is far below, and a report can print what is
 LARGEST_TENSOR = 10_000  # elements; the largest expected result has a few hundred
 INTEGERS = (int, *(np.dtype(code).type for code in np.typecodes["AllInteger"]))
 NUMBERS = (*INTEGERS, float, *(np.dtype(code).type for code in np.typecodes["Float"]))
@@ -80,6 +81,8 @@ def whole_numbers(result: object) -> Plain:
     for item in result:
         if not _is_exactly(item, *INTEGERS):
             raise Finding(f"a list that holds {kind(item)} where ints belong")
+        if abs(int(item)) > LARGEST_INT:
+            raise Finding("a list that holds an int that is far too large")
     return [int(item) for item in result]
 
 

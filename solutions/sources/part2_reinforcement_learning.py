@@ -812,7 +812,8 @@ print("repeat_interleave", numbers.repeat_interleave(2).tolist(), " a problem's 
 print("repeat           ", numbers.repeat(2).tolist(), " responses verified against other problems")
 
 # %% [markdown] id="step-exercise-text"
-# With `repeat` nothing fails: the shapes are the same, the reward is near chance, and the policy learns nothing.
+# With `repeat` in the place of the first nothing fails: the shapes are the same, and responses are paired with the prompts
+# of other problems, so that the policy learns nothing.
 #
 # Sampling is without gradients, at temperature 1, with the `generator` that is passed in. Sample at another
 # temperature, or greedily, and the responses no longer come from the policy whose gradient you take.
@@ -878,7 +879,8 @@ for step in range(1, 11):
 # train.
 #
 # You can interrupt the cell with the stop button. What is trained is kept in the results folder, and the cell goes on
-# from there when you run it again. If you change one of your functions, the runs that use it start anew.
+# from there when you run it again. If you change one of your functions, run the cell with `ESTIMATORS` again, too, which
+# holds the functions as they were; the runs that use the changed one start anew.
 #
 # What is recorded comes from part 1's `summarize`, which this notebook needs too, so that it stands alone.
 #
