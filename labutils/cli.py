@@ -101,6 +101,7 @@ def _penalty(text: str) -> tuple[str, float]:
               help="none, or PLACE:STRENGTH with the place k1-reward, k1-loss or k3-loss.")  # fmt: skip
 @_grid_option("verifier", str, "answer, form or anywhere.")
 @_grid_option("steps", int, "Gradient steps.")
+@_grid_option("evaluate_every", int, "Steps between evaluations.")
 @_grid_option("seed", int, "Of training problems and sampling; 0-7 stands for eight.")
 @click.option("--jobs", type=click.IntRange(1, MOST_JOBS), help="Processes at once; all cores by default.")
 @click.option("--scheduler", metavar="tcp://HOST:PORT", help="Compute on the workers of this Dask scheduler.")

@@ -22,7 +22,7 @@ from labutils.errors import LabError
 from labutils.lab import LARGEST_SEED, shipped_model
 from labutils.model import ModelConfig, TemperedTransformer, Transformer
 from labutils.repeating import REPEATING_CONFIG
-from labutils.task import COLON, MAX_DIGITS, MIN_DIGITS, Problems, encode_prompts, response_mask
+from labutils.task import COLON, MAX_DIGITS, MIN_DIGITS, Problems, decode, encode_prompts, response_mask
 from labutils.training import (
     Divergence,
     Estimator,
@@ -134,7 +134,7 @@ class Exercises:
     """The students' functions that a run calls.
 
     step: `regularized_step`. estimators, verifiers, divergences: by the names in `RunSettings` and `KL_PLACES`.
-    loss: `pretraining_loss`, for a starting model that does not come with the lab.
+    loss: `pretraining_loss`, for a starting model that does not come with the lab; None where there is none such.
     """
 
     step: Callable[..., dict[str, float]]
@@ -142,7 +142,7 @@ class Exercises:
     verifiers: Mapping[str, Verifier]
     divergences: Mapping[str, Divergence]
     kl_per_response: Divergence
-    loss: LossFunction
+    loss: LossFunction | None = None
 
     @classmethod
     def of_module(cls, module: ModuleType) -> Exercises:
@@ -188,8 +188,13 @@ def needs_start(settings: RunSettings, folder: Path) -> bool:
     return key not in SHIPPED_STARTS and not start_path(settings, folder).exists()
 
 
-def pretrained_at(pretraining: str, worked_rate: float, loss: LossFunction) -> Transformer:
-    """A model pretrained with this share of worked answers: "scratch" a new one, "onward" the lab's."""
+def pretrained_at(pretraining: str, worked_rate: float, loss: LossFunction | None) -> Transformer:
+    """A model pretrained with this share of worked answers: "scratch" a new one, "onward" the lab's.
+
+    Raises `LabError` where there is no loss to train with.
+    """
+    if loss is None:
+        raise LabError(f"no model of worked_rate {worked_rate:g} comes with the lab; training one needs a loss")
     settings = replace(PRETRAINING[pretraining], worked_rate=worked_rate)
     start = shipped_model("pretrained") if pretraining == "onward" else None
     return training.pretrain(loss, settings, progress=False, start=start).model
@@ -205,8 +210,20 @@ def start_path(settings: RunSettings, folder: Path) -> Path:
     return folder / f"{settings.pretraining}-{settings.worked_rate:g}.safetensors"
 
 
-def run(settings: RunSettings, exercises: Exercises, start: Transformer) -> History:
-    """Train from `start` on one thread; step -> what `measure` gives."""
+@dataclass(frozen=True)
+class Outcome:
+    """What a run has come to.
+
+    history: step -> what `measure` gives. samples: of the trained policy, two responses to one problem of each number
+    of digits at temperature 1, each as its text with the prompt, whether it is right, and whether it was accepted.
+    """
+
+    history: History
+    samples: list[tuple[str, bool, bool]]
+
+
+def run(settings: RunSettings, exercises: Exercises, start: Transformer) -> Outcome:
+    """Train from `start` on one thread."""
     exercises.require(settings)
     regularization = _regularization(settings, exercises, start)
     estimator = replace(
@@ -225,7 +242,19 @@ def run(settings: RunSettings, exercises: Exercises, start: Transformer) -> Hist
     )  # fmt: skip
     policy = TemperedTransformer(start, settings.temperature)
     with training.one_thread():
-        return training.reinforce(policy, step, estimator, evaluate, sizes, None, {}, progress=False).history
+        state = training.reinforce(policy, step, estimator, evaluate, sizes, None, {}, progress=False)
+        return Outcome(state.history, _samples(state.model, regularization.verifier, settings.seed))
+
+
+def _samples(policy: Transformer, verifier: Verifier, seed: int) -> list[tuple[str, bool, bool]]:
+    assert isinstance(policy, TemperedTransformer)  # the one made by `run`
+    problems = training.evaluation_set(1).repeat_interleave(2)
+    prompts = encode_prompts(problems)
+    generator = torch.Generator().manual_seed(seed)
+    responses = rollout.generate(policy.at_temperature_1(), prompts, generator=generator)
+    texts = map(decode, torch.cat([prompts, responses], 1))
+    verdicts = (verify(problems, responses).tolist(), verifier(problems, responses).tolist())
+    return list(zip(texts, *verdicts, strict=True))
 
 
 def _regularization(settings: RunSettings, exercises: Exercises, start: Transformer) -> Regularization:

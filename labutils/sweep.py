@@ -27,7 +27,7 @@ from tqdm.auto import tqdm
 from labutils import experiments
 from labutils.checkpoints import save_model
 from labutils.errors import LabError
-from labutils.experiments import Exercises, RunSettings
+from labutils.experiments import Exercises, Outcome, RunSettings
 from labutils.fingerprints import code_fingerprint, model_fingerprint
 from labutils.model import Transformer
 from labutils.runs import run_each
@@ -36,7 +36,8 @@ from labutils.training import History
 WAIT_SECONDS = 60.0  # for another sweep that is writing
 ANSWER_SECONDS = 5.0  # that a scheduler has to answer
 MOST_RUNS = 100_000
-COLUMNS = "key TEXT PRIMARY KEY, settings TEXT NOT NULL, about TEXT NOT NULL, history TEXT NOT NULL"
+FIELDS = ("settings", "about", "history", "samples")  # of a run, each as JSON
+COLUMNS = ", ".join(["key TEXT PRIMARY KEY", *(f"{name} TEXT NOT NULL" for name in FIELDS)])
 
 
 def grid(choices: Mapping[str, Sequence[Any]]) -> list[RunSettings]:
@@ -55,11 +56,21 @@ def grid(choices: Mapping[str, Sequence[Any]]) -> list[RunSettings]:
 
 @dataclass(frozen=True)
 class Row:
-    """A finished run. about: what it ran with. history: step -> metrics."""
+    """A finished run. about: what it ran with. outcome: see there."""
 
     settings: RunSettings
     about: dict[str, Any]
-    history: History
+    outcome: Outcome
+
+    @property
+    def history(self) -> History:
+        """Step -> metrics."""
+        return self.outcome.history
+
+    @property
+    def last(self) -> dict[str, float]:
+        """The metrics after the last step."""
+        return self.history[max(self.history)]
 
 
 class Database:
@@ -71,7 +82,7 @@ class Database:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             self._execute(f"CREATE TABLE IF NOT EXISTS runs ({COLUMNS})")
-            self._execute("SELECT key, settings, about, history FROM runs LIMIT 1")
+            self._execute(f"SELECT key, {', '.join(FIELDS)} FROM runs LIMIT 1")
         except (sqlite3.Error, OSError) as error:
             raise LabError(f"{path} is no database of runs: {error}; choose another file") from error
 
@@ -81,12 +92,18 @@ class Database:
 
     def add(self, key: str, row: Row) -> None:
         """Keep a finished run, unless another sweep was first."""
-        values = (json.dumps(value, allow_nan=False) for value in (asdict(row.settings), row.about, row.history))
-        self._execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?)", key, *values)
+        values = (asdict(row.settings), row.about, row.history, row.outcome.samples)
+        texts = (json.dumps(value, allow_nan=False) for value in values)
+        self._execute("INSERT OR IGNORE INTO runs VALUES (?, ?, ?, ?, ?)", key, *texts)
+
+    def row(self, key: str) -> Row | None:
+        """The finished run of this key."""
+        found = self._execute(f"SELECT {', '.join(FIELDS)} FROM runs WHERE key = ?", key)
+        return _row(*map(json.loads, found[0])) if found else None
 
     def rows(self) -> list[Row]:
         """All finished runs, in the order of their settings."""
-        found = self._execute("SELECT settings, about, history FROM runs ORDER BY settings, key")
+        found = self._execute(f"SELECT {', '.join(FIELDS)} FROM runs ORDER BY settings, key")
         return [_row(*map(json.loads, texts)) for texts in found]
 
     def _execute(self, statement: str, *values: str) -> list[tuple[Any, ...]]:
@@ -94,12 +111,13 @@ class Database:
             return connection.execute(statement, values).fetchall()
 
 
-def _row(settings: dict[str, Any], about: dict[str, Any], history: dict[str, Any]) -> Row:
-    return Row(RunSettings(**settings), about, {int(step): metrics for step, metrics in history.items()})
+def _row(settings: dict[str, Any], about: dict[str, Any], history: dict[str, Any], samples: list[Any]) -> Row:
+    by_step = {int(step): metrics for step, metrics in history.items()}
+    return Row(RunSettings(**settings), about, Outcome(by_step, [(text, *verdicts) for text, *verdicts in samples]))
 
 
-def sweep(runs: Sequence[RunSettings], exercises: Exercises, database: Database, jobs: int) -> None:
-    """Compute the runs that the database lacks, `jobs` at a time; each is kept as it ends.
+def sweep(runs: Sequence[RunSettings], exercises: Exercises, database: Database, jobs: int) -> list[Row]:
+    """Compute the runs that the database lacks, `jobs` at a time; each is kept as it ends. Returns all, in order.
 
     Raises `LabError` for settings that the exercises do not serve, before any training. An interruption gives up the
     runs under way and raises `KeyboardInterrupt`.
@@ -121,11 +139,12 @@ def sweep(runs: Sequence[RunSettings], exercises: Exercises, database: Database,
         for key, row in run_each("sweep", tasks(), len(missing), jobs):
             database.add(key, row)
             bar.update()
+    return [kept for key in keys if (kept := database.row(key))]
 
 
 def _compute(settings: RunSettings, exercises: Exercises, start: Transformer) -> Row:
     begun = time.perf_counter()
-    history = experiments.run(settings, exercises, start)
+    outcome = experiments.run(settings, exercises, start)
     about = {
         "seconds": round(time.perf_counter() - begun, 2),
         "seed": settings.seed,
@@ -135,7 +154,7 @@ def _compute(settings: RunSettings, exercises: Exercises, start: Transformer) ->
         "torch": torch.__version__,
         "lab16": version("lab16"),
     }
-    return Row(settings, about, history)
+    return Row(settings, about, outcome)
 
 
 def _starting_models(

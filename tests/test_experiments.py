@@ -1,5 +1,6 @@
 """Runs of experiments: what their settings allow, what the step adds, and what is measured."""
 
+import re
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -144,6 +145,25 @@ def test_a_run_is_told_by_its_settings():
     first, second = (experiments.run(settings, EXERCISES, starting_model()) for _ in range(2))
     assert first == second
     assert first != experiments.run(replace(settings, seed=1), EXERCISES, starting_model())
+
+
+def test_the_samples_of_a_run_come_with_both_verdicts():
+    outcome = experiments.run(replace(TINY, verifier="form"), EXERCISES, starting_model())
+    assert [text.split(" =")[0].count(" ") + 1 for text, _, _ in outcome.samples] == [
+        n for n in range(2, 9) for _ in "ab"
+    ]
+    for text, right, accepted in outcome.samples:
+        prompt, response = text.split(" = ")
+        state = 0
+        for digit in prompt.split():
+            state = (3 * state + int(digit)) % 10
+        assert right == response.endswith(f"> {state} <end>"), text
+        assert accepted == bool(re.fullmatch(r":( \d)+ > \d <end>", response)), text
+
+
+def test_a_model_that_must_be_trained_needs_a_loss():
+    with pytest.raises(LabError, match="no model of worked_rate 0.3 comes with the lab; training one needs a loss"):
+        experiments.pretrained_at("onward", 0.3, None)
 
 
 @pytest.mark.parametrize("key", experiments.SHIPPED_STARTS)

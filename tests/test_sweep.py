@@ -17,7 +17,7 @@ from PIL import Image
 
 from labutils import experiments, sweep, sweep_report
 from labutils.errors import LabError
-from labutils.experiments import Exercises, RunSettings
+from labutils.experiments import Exercises, Outcome, RunSettings
 from labutils.sweep import Database, Row
 
 ROOT = Path(__file__).parents[1]
@@ -68,21 +68,24 @@ def test_a_grid_holds_every_combination_once():
 def test_runs_are_kept_with_what_they_ran_with_and_can_be_run_again(tmp_path):
     database = Database(tmp_path / "new" / "runs.sqlite")
     runs = tiny(2, kl=["k3-loss"], kl_strength=[0.1])
-    sweep.sweep(runs, EXERCISES, database, jobs=1)
+    returned = sweep.sweep(runs, EXERCISES, database, jobs=1)
     rows = database.rows()
+    assert [row.settings for row in returned] == runs
     assert {row.settings for row in rows} == set(runs)
     for row in rows:
         assert {"seconds", "seed", "threads", "machine", "python", "torch", "lab16"} == row.about.keys()
         assert (row.about["seed"], row.about["threads"]) == (row.settings.seed, 1)
         assert list(row.history) == [0, 1, 2]
         again = experiments.run(row.settings, EXERCISES, experiments.starting_model(row.settings, tmp_path))
-        assert again == row.history
+        assert again == row.outcome
 
 
 def test_a_finished_run_is_not_repeated_and_a_changed_function_is(tmp_path, monkeypatch):
     database = Database(tmp_path / "runs.sqlite")
     sweep.sweep(tiny(2), EXERCISES, database, jobs=1)
-    monkeypatch.setattr(sweep, "_compute", lambda settings, *_: Row(settings, {"computed": "again"}, {0: {}}))
+    monkeypatch.setattr(
+        sweep, "_compute", lambda settings, *_: Row(settings, {"computed": "again"}, Outcome({0: {}}, []))
+    )
 
     def computed_again():
         return sorted(row.settings.seed for row in database.rows() if "computed" in row.about)
@@ -205,7 +208,9 @@ def test_a_file_of_another_kind_is_left_alone(tmp_path):
 
 def example(estimator, cost, seed, accuracy):
     metrics = {"accuracy": accuracy, "writes_states": 0.5, "kl": 1.0, "length": 4.0}
-    return Row(RunSettings(estimator=estimator, length_cost=cost, seed=seed), {}, {0: metrics, 10: metrics})
+    return Row(
+        RunSettings(estimator=estimator, length_cost=cost, seed=seed), {}, Outcome({0: metrics, 10: metrics}, [])
+    )
 
 
 def test_the_report_groups_by_what_differs(tmp_path):
