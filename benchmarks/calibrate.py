@@ -212,7 +212,8 @@ def write(out: Path) -> None:
     profiles = {profile: collected(profile, out) for profile in PROFILES}
     write_json(RECORD, {"machine": machine(), **profiles}, indent=None)
     record = read_json(RECORD)
-    write_json(BANDS, {profile: bands_of(record[profile], profile) for profile in PROFILES})
+    # Those of the experiments, under "any", are made from other runs.
+    write_json(BANDS, read_json(BANDS) | {profile: bands_of(record[profile], profile) for profile in PROFILES})
     PAGE.write_text(page(record), encoding="utf-8")
 
 

@@ -43,6 +43,10 @@ AXIS_LABELS = {
     "writes_states": "writes states (share of responses)",
     "kl": "KL (nats per response)",
     "length": "response length (tokens)",
+    "length_right": "length of right responses (tokens)",
+    "length_wrong": "length of wrong responses (tokens)",
+    "reward": "accepted by the verifier (share)",
+    "silent": "groups of equal rewards (share)",
 }
 
 
@@ -81,7 +85,7 @@ class _Nothing:
 
 def pretraining_curve(history: Mapping[int, Table], steps: int) -> Picture:
     """The loss against the step, of `steps` in all, from step -> {"loss": nats per token}; one batch a point."""
-    figure, (axis,) = _panels(1, (7, 3))
+    figure, (axis,) = panels(1, (7, 3))
     axis.plot(list(history), [metrics["loss"] for metrics in history.values()], color=COLOURS["reinforce"])
     axis.set_xlim(0, steps)
     axis.set_ylim(0, 3)
@@ -97,7 +101,7 @@ def learning_curves(curves: Table, steps: int | None = None) -> Picture:
 
     The first seed is solid and the second dashed. steps: where the axis ends while the curves still grow.
     """
-    figure, axes = _panels(3, (12, 3.8))
+    figure, axes = panels(3, (12, 3.8))
     for axis, metric in zip(axes, ("accuracy", "writes_states", "kl"), strict=True):
         for estimator, seeds in curves.items():
             for style, (seed, run) in zip(("-", "--", ":", "-."), seeds.items(), strict=False):
@@ -119,7 +123,7 @@ def learning_curves(curves: Table, steps: int | None = None) -> Picture:
 
 def by_length(table: Table) -> Picture:
     """Accuracy and response length by number of digits, from part 3's table."""
-    figure, axes = _panels(2, (9, 3.6))
+    figure, axes = panels(2, (9, 3.6))
     for axis, metric in zip(axes, ("accuracy", "length"), strict=True):
         for model in table:
             # The two policies nearly coincide: a dashed line on top leaves both visible.
@@ -138,7 +142,7 @@ def by_length(table: Table) -> Picture:
 def pass_at_k(table: Table) -> Picture:
     """pass@k against k on a logarithmic axis, a panel per number of digits, from part 3's table."""
     lengths = list(table["pretrained"]["pass_at_k"])
-    figure, axes = _panels(len(lengths), (9, 3.2))
+    figure, axes = panels(len(lengths), (9, 3.2))
     for axis, digits in zip(axes, lengths, strict=True):
         for model in ("pretrained", "dr_grpo"):
             values = table[model]["pass_at_k"][digits]
@@ -166,7 +170,8 @@ def save(picture: Picture, stem: Path) -> None:
         write_atomically(stem.with_suffix(suffix), buffer.getvalue())
 
 
-def _panels(count: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+def panels(count: int, size: tuple[float, float]) -> tuple[Figure, list[Axes]]:
+    """A figure of so many inches with its axes side by side."""
     figure = Figure(figsize=size, layout="constrained")
     axes = [figure.add_subplot(1, count, index + 1) for index in range(count)]
     for axis in axes:

@@ -2,7 +2,7 @@
 
 part1 is metric -> digits -> value, and so is part1_shipped, of the checkpoint that comes with the lab; part2 is
 estimator -> step -> metric -> value; part3 is model -> metric -> digits -> value, with pass_at_k -> digits -> k ->
-value among the metrics.
+value among the metrics. The tables of the experiments are what tells a run apart -> metric -> value.
 """
 
 from __future__ import annotations
@@ -27,6 +27,16 @@ CHECK_MIME = "application/vnd.lab16.check+json"
 PART2_METRICS = ("accuracy", "writes_states", "kl")
 PART2_LEGEND = "accuracy / rate of writing the states / KL from the pretrained model (nats per response)"
 METRICS = {"accuracy": "accuracy", "writes_states": "writes states", "length": "length"}
+EXPERIMENT_METRICS = METRICS | {
+    "take_off": "take-off (step)",
+    "writes_states_2": "writes, 2 digits",
+    "writes_states_4": "writes, 4 digits",
+    "writes_states_8": "writes, 8 digits",
+    "kl": "KL (nats)",
+    "reward": "accepted",
+    "length_right": "length if right",
+    "length_wrong": "length if wrong",
+}
 ESTIMATOR_TITLES = {
     "reinforce": "REINFORCE",
     "rloo": "RLOO",
@@ -40,6 +50,11 @@ TITLES = {
     "part1_shipped": "Part 1: the pretrained model that comes with the lab, by number of digits",
     "part2": "Part 2: reinforcement learning, five estimators, mean of the seeds",
     "part3": "Part 3: before and after reinforcement learning, by number of digits",
+    "rare": "Rarer demonstrations",
+    "habit": "Breaking the habit",
+    "kl": "KL regularization",
+    "hacking": "Reward hacking",
+    "length": "Length bias",
 }
 
 
@@ -114,7 +129,7 @@ class Block:
 class TableView:
     """A part's table as text, as HTML and as numbers, with the expected value and the band of each number.
 
-    part: "part1", "part1_shipped", "part2" or "part3". expected, bands: nested like the table, None where there are
+    part: one of TITLES. expected, bands: nested like the table, None where there are
     none. source: of the expected values, "the course" or "the mean of correct runs". A number outside its band is
     marked "!" in either form.
     """
@@ -192,7 +207,8 @@ class TableView:
 
 
 def _blocks(part: str, table: Table) -> list[Block]:
-    return {"part1": _part1, "part1_shipped": _part1, "part2": _part2, "part3": _part3}[part](table)
+    layouts = {"part1": _part1, "part1_shipped": _part1, "part2": _part2, "part3": _part3}
+    return layouts.get(part, _experiment)(table)
 
 
 def _part1(table: Table) -> list[Block]:
@@ -227,6 +243,13 @@ def _part3(table: Table) -> list[Block]:
     ]
     titles = [f"pass@{k}" for k in ks]
     return [by_length, Block(("digits", "model"), titles, rows, ("{:.3f}",), ("", "expected"), (15, 15))]
+
+
+def _experiment(table: Table) -> list[Block]:
+    metrics = [metric for metric in EXPERIMENT_METRICS if any(metric in row for row in table.values())]
+    rows: Rows = [((label,), [[(label, metric)] for metric in metrics]) for label in sorted(table)]
+    titles = [EXPERIMENT_METRICS[metric] for metric in metrics]
+    return [Block(("settings",), titles, rows, ("{:.2f}",), ("  expected",), (max(map(len, table)) + 2,), 18)]
 
 
 def _in_order(keys: Iterable[str], first: Iterable[str] = ()) -> list[str]:

@@ -72,6 +72,15 @@ class Row:
         """The metrics after the last step."""
         return self.history[max(self.history)]
 
+    @property
+    def take_off(self) -> float:
+        """The step at which the writing rate first passes 1/2, interpolated; the last step where it never does."""
+        rates = [(step, metrics["writes_states"]) for step, metrics in sorted(self.history.items())]
+        for (start, low), (stop, high) in itertools.pairwise(rates):
+            if low <= 1 / 2 < high:
+                return start + (stop - start) * (1 / 2 - low) / (high - low)
+        return float(max(self.history))
+
 
 class Database:
     """The file with the results. Every call opens it anew, so that no lock outlives a call."""

@@ -50,8 +50,12 @@ def is_number(value: Any) -> bool:
 
 
 def bands(profile: str, part: str, folder: Path = DATA) -> Table | None:
-    """The bands of a part's table, nested like the table; None where the profile or part has none."""
-    return _all_bands(folder).get(profile, {}).get(part)
+    """The bands of a part's table, nested like the table; None where the profile or part has none.
+
+    Those under "any" are of tables that do not depend on the profile.
+    """
+    found = _all_bands(folder)
+    return {**found.get("any", {}), **found.get(profile, {})}.get(part)
 
 
 @cache

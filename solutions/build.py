@@ -9,7 +9,8 @@ Sources are solutions/sources/NAME.py (Jupytext's percent format) and the functi
 header holds its id; `exercise="f"` puts function f there, and a cell that checks it below; `table="part2"` says that
 the cell shows this table; `role="free"` that a student may change it; `seconds=300` is its time limit at full size;
 `solved=true` keeps a cell out of the student's notebook. In prose `<< course("part2.*.25.accuracy") >>` stands for
-the course's numbers and `<< band(...) >>` for the calibrated band.
+the course's numbers, `<< band(...) >>` for the calibrated band, and `<< seeds("kl", "accuracy", kl="none") >>` for what
+the course's runs of an experiment gave, from the lowest to the highest seed.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from __future__ import annotations
 import ast
 import copy
 import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from functools import cache
@@ -32,7 +34,9 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from labutils.checkpoints import write_atomically, write_json
+from labutils.checkpoints import read_json, write_atomically, write_json
+from labutils.experiments import RunSettings
+from labutils.going_further import EXPERIMENTS, RECORD, course_rows, groups
 from labutils.grading.reference import source_digest
 from labutils.results import TABLE_MIME, course_tables, notebook_view
 from labutils.tolerance import bands
@@ -40,11 +44,11 @@ from labutils.tolerance import bands
 HERE = Path(__file__).parent
 ROOT = HERE.parent
 REFERENCE = ROOT / "labutils" / "data" / "notebooks.json"
-NAMES = ("part1_pretraining", "part2_reinforcement_learning", "part3_what_rl_changed", "find_the_bug")
+NAMES = ("part1_pretraining", "part2_reinforcement_learning", "part3_what_rl_changed", "going_further", "find_the_bug")
 STUB = "    raise NotImplementedError\n"
 DEFAULT_SECONDS = 300
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
-DECIMALS = {"length": 2, "kl": 1, "pass_at_k": 3}  # 2 where nothing is said
+DECIMALS = {"length": 2, "kl": 1, "pass_at_k": 3, "take_off": 0}  # 2 where nothing is said
 
 
 @click.command()
@@ -96,7 +100,7 @@ def reference(name: str) -> dict[str, Any]:
 
 
 def _notebook(name: str, solved: bool) -> NotebookNode:
-    cells = [cell for source in _source_cells(name) for cell in _cells(source, solved)]
+    cells = [cell for source in source_cells(name) for cell in _cells(source, solved)]
     ids = [cell.id for cell in cells]
     if twice := {cell_id for cell_id in ids if ids.count(cell_id) > 1}:
         raise ValueError(f"{name}: cells with the same id: {', '.join(sorted(twice))}")
@@ -106,7 +110,8 @@ def _notebook(name: str, solved: bool) -> NotebookNode:
     return new_notebook(cells=cells, metadata=metadata)
 
 
-def _source_cells(name: str) -> list[NotebookNode]:
+def source_cells(name: str) -> list[NotebookNode]:
+    """The cells of a notebook's source."""
     return list(jupytext.read(HERE / "sources" / f"{name}.py", fmt="py:percent").cells)
 
 
@@ -154,7 +159,7 @@ def _filled(text: str) -> str:
         variable_start_string="<<", variable_end_string=">>", block_start_string="<%%", comment_start_string="<##",
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True,
     )  # fmt: skip
-    return environment.from_string(text).render(course=_course, band=_band)
+    return environment.from_string(text).render(course=_course, band=_band, seeds=_seeds, alarms=_alarms)
 
 
 def _course(path: str, percent: bool = False) -> str:
@@ -168,6 +173,19 @@ def _band(path: str, percent: bool = False) -> str:
     part, *keys = path.split(".")
     found = list(find(bands("full", part), keys))
     return _range(min(low for low, *_ in found), max(high for _, high, *_ in found), path, percent)
+
+
+def _seeds(experiment: str, metric: str, percent: bool = False, **settings: Any) -> str:
+    """What the runs with these settings gave; a setting that is not named has its default."""
+    wanted = {key: settings.get(key, getattr(RunSettings(), key)) for key in EXPERIMENTS[experiment].varied}
+    ((_, rows),) = groups(experiment, course_rows(experiment), **wanted).items()
+    values = [row.take_off if metric == "take_off" else row.last[metric] for row in rows]
+    return _range(min(values), max(values), metric, percent)
+
+
+def _alarms() -> str:
+    counts = [experiment["left_out"] for experiment in read_json(RECORD).values()]
+    return f"{sum(failed for failed, _ in counts)} of {sum(count for _, count in counts)}"
 
 
 def find(table: Any, keys: list[str]) -> Iterator[Any]:
@@ -211,9 +229,11 @@ def _with_bands_of_now(output: NotebookNode) -> NotebookNode:
 
 
 def executed(notebook: NotebookNode) -> NotebookNode:
-    """The notebook with its outputs, run at the full size in an empty folder."""
+    """The notebook with its outputs, run at the full size in a folder that holds only the solved ones before it."""
     environment, metadata = {**os.environ, "LAB16_PROFILE": "full"}, copy.deepcopy(notebook.metadata)
     with tempfile.TemporaryDirectory() as folder:
+        for name in NAMES[: NAMES.index(metadata["lab16"]["notebook"])]:
+            shutil.copy(solved_path(name), folder)
         client = NotebookClient(notebook, timeout=None, record_timing=False, store_widget_state=False,
                                 resources={"metadata": {"path": folder}})  # fmt: skip
         client.execute(env=environment)

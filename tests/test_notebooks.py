@@ -21,6 +21,7 @@ EXERCISES = [
     "sum_weights", "mean_weights", "constant_weights", "policy_loss", "kl_per_response", "policy_gradient_step",
     "summarize",
     "summarize", "pass_at_k",
+    "entropy_bonus", "k1_penalized_rewards", "k3_loss", "regularized_step", "verify_form", "verify_anywhere",
 ]  # fmt: skip
 names = pytest.mark.parametrize("name", build.NAMES)
 
