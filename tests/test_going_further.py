@@ -1,8 +1,5 @@
 """The experiments: what their record holds, what their tables and pictures show, and every claim of the text."""
 
-from statistics import mean
-
-import build
 import lab16_llm_rl as solution
 import pytest
 from calibrate import BANDS
@@ -58,7 +55,13 @@ def row(seed=0, history=None, **settings):
 
 @pytest.mark.parametrize(
     ("rates", "step"),
-    [([0.1, 0.3, 0.7], 15.0), ([0.5, 0.6, 0.9], 0.0), ([0.1, 0.6, 0.2], 8.0), ([0.1, 0.2, 0.3], 20.0), ([0.9] * 3, 20.0)],
+    [
+        ([0.1, 0.3, 0.7], 15.0),
+        ([0.5, 0.6, 0.9], 0.0),
+        ([0.1, 0.6, 0.2], 8.0),
+        ([0.1, 0.2, 0.3], 20.0),
+        ([0.9] * 3, 20.0),
+    ],
 )
 def test_the_take_off_is_where_the_rate_passes_one_half(rates, step):
     found = row(history={10 * i: {"writes_states": rate} for i, rate in enumerate(rates)}).take_off
@@ -116,4 +119,7 @@ def test_by_digits_shows_the_last_step():
 def test_the_frontier_marks_every_run():
     runs = [row(seed, {9: {"kl": seed, "accuracy": 0.5, "writes_states": 0.1}}) for seed in range(3)]
     picture = frontier({"a": runs}, {"b": runs[:1]})
-    assert [list(line.get_xdata()) for line in picture.figure.axes[0].lines if len(line.get_xdata())] == [[0, 1, 2], [0]]
+    assert [list(line.get_xdata()) for line in picture.figure.axes[0].lines if len(line.get_xdata())] == [
+        [0, 1, 2],
+        [0],
+    ]
