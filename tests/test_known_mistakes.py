@@ -212,13 +212,24 @@ def ending_model():
 
 
 def step_inputs():
-    """A policy that is right now and then, and one whose tokens are nearly random, so that wrong answers abound."""
+    """A policy that is right now and then, and one whose tokens are nearly random, so that wrong answers abound.
+
+    The last input's gradients are so long that none escapes clipping, and its steps so much the smaller.
+    """
     problems = Problems.from_digits([*DIGITS, [1, 2, 3], [8, 1], [7, 2]])  # one is there twice
     return [
         [PRETRAINED, problems, Estimator(lab.grpo_advantages, lab.mean_weights, 0.02, 4)],
         [PRETRAINED, problems, Estimator(lab.reinforce_advantages, lab.sum_weights, 0.0, 3)],
         [small_model(), problems, Estimator(lab.rloo_advantages, lab.constant_weights, 0.1, 4)],
+        [small_model(), problems, Estimator(large_advantages, lab.constant_weights, 0.1, 4), 1 / LARGE],
     ]
+
+
+LARGE = 1024.0
+
+
+def large_advantages(rewards):
+    return LARGE * lab.rloo_advantages(rewards)
 
 
 SPECIAL_INPUTS = {
@@ -274,6 +285,7 @@ def regularizations():
         Regularization(small_model(7), lab.verify_form, lab.kl_per_response, 0.1, 0.2, 0.3),
         Regularization(small_model(7), lab.verify_anywhere, lab.k3_loss, 0.05, 0.3, 0.0),
         Regularization(small_model(7), lab.verify_anywhere, squared_gap, 0.0, 0.01, 0.2),
+        Regularization(small_model(7), lab.verify_form, lab.k3_loss, 0.01, 0.3, 0.3),
     ]
 
 
@@ -294,15 +306,15 @@ class CountingSGD(torch.optim.SGD):
 PRETRAINED = shipped_model("pretrained")
 
 
-def step_outcome(function, policy, problems, estimator):
-    """What one step returns, how often the optimizer stepped, the parameters and the generator afterwards.
+def step_outcome(function, policy, problems, estimator, step_size=1.0):
+    """What one step returns, and afterwards: the optimizer's steps and step size, the parameters, the generator.
 
     Gradients are left from before, for zero_grad.
     """
-    policy = copy.deepcopy(policy)
+    before, policy = policy, copy.deepcopy(policy)
     for parameter in policy.parameters():
         parameter.grad = torch.full_like(parameter, 0.01)
-    optimizer, generator = CountingSGD(policy.parameters(), lr=1.0), torch.Generator().manual_seed(2)
+    optimizer, generator = CountingSGD(policy.parameters(), lr=step_size), torch.Generator().manual_seed(2)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(5)
         try:
@@ -310,7 +322,9 @@ def step_outcome(function, policy, problems, estimator):
         except Exception as error:
             return [type(error).__name__]
     sums = [parameter.detach().double().sum().item() for parameter in policy.parameters()]
-    return [*found, optimizer.steps, *sums, *flatten(generator)]
+    pairs = zip(before.parameters(), policy.parameters(), strict=True)
+    moved = [(new - old).norm().item() for old, new in pairs]
+    return [*found, optimizer.steps, optimizer.param_groups[0]["lr"], *sums, *moved, *flatten(generator)]
 
 
 def outcomes(exercise, function):
@@ -397,7 +411,7 @@ def test_correct_steps_are_the_references_step_on_the_same_responses(name, monke
     """A stand-in for both samplers hands out the same responses to a prompt, in whatever arrangement it is asked."""
     function = BANKS["policy_gradient_step"].correct[name]
     generate = rollout.generate
-    for policy, problems, estimator in step_inputs():
+    for policy, problems, estimator, *step_size in step_inputs():
         problems = problems[:-1]  # without the one that is there twice
         prompts, group = encode_prompts(problems), estimator.group_size
         responses = generate(policy, prompts, group, generator=torch.Generator().manual_seed(6))
@@ -406,7 +420,7 @@ def test_correct_steps_are_the_references_step_on_the_same_responses(name, monke
             hand_out = in_order(prompts, responses.view(len(problems), group, -1))
             monkeypatch.setattr(rollout, "generate", hand_out)
             monkeypatch.setitem(function.__globals__, "sample_responses", hand_out)
-            found.append(step_outcome(step, policy, problems, estimator))
+            found.append(step_outcome(step, policy, problems, estimator, *step_size))
         assert close(*found), found
 
 

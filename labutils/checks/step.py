@@ -45,6 +45,7 @@ FREQUENCIES = {"length 3": 0.7 * 0.91, "length 4": 0.3 * 0.91, "longer ones": "c
 EXPECTED = {**FREQUENCIES, "lengths paid for": "those sampled", "verdicts": "right"}
 # Two first tokens, equally likely, and nothing else is left open: whichever is drawn, the loss is the same.
 COIN = {EQUALS: {COLON: 0.5, PAD: 0.5}, COLON: {ARROW: 1.0}, PAD: {ARROW: 1.0}, ARROW: {8: 1.0}, 8: {END: 1.0}}
+HUGE = 2.0**40  # of advantages: no gradient is short enough to escape clipping; a power of two rounds nothing
 SCALE = 1e10  # of gradients, which are as small as the probabilities that they come from
 
 
@@ -61,13 +62,17 @@ def warm_up() -> None:
 
 
 class SpyOptimizer(torch.optim.SGD):
-    """Notes the gradient that each step finds at the output bias, and whether all are finite; changes nothing."""
+    """Notes the gradient that each step finds at the output bias, and what all have in common; changes nothing.
+
+    finite: whether all were finite. zero: how many parameters had none, or one of zeros, in the last step.
+    """
 
     def __init__(self, policy: Transformer):
         super().__init__(policy.parameters(), lr=0.0)
         self.bias = policy.head.bias
         self.gradients: list[Any] = []
         self.finite = True
+        self.zero = 0
 
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
         """Note the gradient."""
@@ -75,6 +80,7 @@ class SpyOptimizer(torch.optim.SGD):
             closure()
         gradients = [parameter.grad for group in self.param_groups for parameter in group["params"]]
         self.finite &= all(gradient is None or bool(gradient.isfinite().all()) for gradient in gradients)
+        self.zero = sum(gradient is None or not bool(gradient.any()) for gradient in gradients)
         self.gradients.append(_noted(self.bias.grad))
         if self.bias.grad is not None:
             self.bias.grad.zero_()  # by which a second step with the same gradient can be told from one with a new one
@@ -83,7 +89,8 @@ class SpyOptimizer(torch.optim.SGD):
 class SpyEstimator:
     """Notes what an estimator receives; returns irregular numbers, 0 among them, and weights by position."""
 
-    def __init__(self, group_size: int, length_cost: float):
+    def __init__(self, group_size: int, length_cost: float, advantage_scale: float):
+        self.advantage_scale = advantage_scale
         self.rewards: list[Any] = []
         self.masks: list[Any] = []
         self.estimator = Estimator(self._advantages, self._weights, length_cost, group_size)
@@ -91,7 +98,7 @@ class SpyEstimator:
     def _advantages(self, rewards: Tensor) -> Tensor:
         self.rewards.append(_noted(rewards))
         index = torch.arange(rewards.numel()).view(rewards.shape)
-        return (index * 37 % 23 - 8) / 16.0
+        return (index * 37 % 23 - 8) / 16.0 * self.advantage_scale
 
     def _weights(self, mask: Tensor) -> Tensor:
         self.masks.append(_noted(mask))
@@ -105,12 +112,17 @@ class Watched:
         self.optimizer = SpyOptimizer(policy)
         for parameter in policy.parameters():
             parameter.grad = torch.full_like(parameter, 7 / SCALE)  # of an earlier step
-        self.spy = SpyEstimator(inputs["group_size"], inputs["length_cost"])
+        self.spy = SpyEstimator(inputs["group_size"], inputs["length_cost"], inputs["advantage_scale"])
         generator = generator or function.generator()
         arguments = [policy, self.optimizer, inputs["problems"], self.spy.estimator, generator]
         if "reward_penalty" in inputs:
             arguments.append(_regularization(inputs))
+        before = [parameter.detach().clone() for parameter in policy.parameters()]
         self.result = function(*arguments, may_change=(0, 1, 4))
+        if not all(map(torch.equal, before, policy.parameters())):
+            raise Finding("changed the policy's parameters itself, where only optimizer.step should")
+        if any(group["lr"] != 0 for group in self.optimizer.param_groups):
+            raise Finding("changed the optimizer's step size")
 
     def rewards(self) -> Tensor:
         """What the advantages were computed from. `Finding` unless all of them were computed at once."""
@@ -149,11 +161,12 @@ def _only(received: Sequence[Any], by: str) -> Tensor:
     return tensors[0]
 
 
-def _script(*rows: int, group_size: int = 3, length_cost: float = 0.0) -> Inputs:
+def _script(*rows: int, group_size: int = 3, length_cost: float = 0.0, advantage_scale: float = 1.0) -> Inputs:
     return {
         "problems": scripted_problems()[torch.tensor(rows)],
         "group_size": group_size,
         "length_cost": length_cost,
+        "advantage_scale": advantage_scale,
     }
 
 
@@ -167,8 +180,13 @@ def _seen_mask(function: Guarded, inputs: Inputs) -> Plain:
 
 
 def _seen_gradient(function: Guarded, inputs: Inputs) -> Plain:
-    gradient = Watched(function, inputs, scripted_model()).gradient()
-    return plain((gradient.double()[list(UNUSED)] * SCALE).tolist())
+    watched = Watched(function, inputs, scripted_model())
+    gradient = watched.gradient().double()
+    if gradient.any() and watched.optimizer.zero:
+        raise Finding(
+            f"{watched.optimizer.zero} of {len(list(scripted_model().parameters()))} parameters without a gradient"
+        )
+    return plain((gradient[list(UNUSED)] * SCALE / inputs["advantage_scale"]).tolist())
 
 
 def _coin_gradient(function: Guarded, inputs: Inputs) -> Plain:
@@ -226,7 +244,8 @@ def _variety(function: Guarded, inputs: Inputs) -> Plain:
 
 def _crowd(problems: int, group_size: int) -> Inputs:
     rows = [[0, 3], [2, 5]] * (problems // 2)
-    return {"problems": Problems.from_digits(rows), "group_size": group_size, "length_cost": 1 / 1024}
+    sizes = {"group_size": group_size, "length_cost": 1 / 1024, "advantage_scale": 1.0}
+    return {"problems": Problems.from_digits(rows), **sizes}
 
 
 # regularized_step: a verifier, a reference and a divergence that no part of the lab has, so that each must be asked.
@@ -246,10 +265,10 @@ def _regularization(inputs: Inputs) -> Regularization:
 
 
 def _regularized(
-    reward_penalty: float = 0.0, loss_penalty: float = 0.0, entropy: float = 0.0, cost: float = 0.0
+    reward_penalty: float = 0.0, loss_penalty: float = 0.0, entropy: float = 0.0, **sizes: float
 ) -> Inputs:
     strengths = {"reward_penalty": reward_penalty, "loss_penalty": loss_penalty, "entropy": entropy}
-    return {**_script(*range(6), length_cost=cost), **strengths}
+    return {**_script(*range(6), **sizes), **strengths}
 
 
 def _script_returned(function: Guarded, inputs: Inputs) -> Plain:
@@ -259,11 +278,19 @@ def _script_returned(function: Guarded, inputs: Inputs) -> Plain:
 CASES: Mapping[str, Sequence[Case]] = {
     "regularized_step": [
         Case(
-            "the rewards, with the verifier of the regularization", partial(_regularized, cost=0.03125), _seen_rewards
+            "the rewards, with the verifier of the regularization",
+            partial(_regularized, length_cost=0.03125),
+            _seen_rewards,
         ),
-        Case("the rewards with a penalty of 0.5", partial(_regularized, 0.5, 0.25, cost=0.03125), _seen_rewards, 1e-4),
+        Case(
+            "the rewards with a penalty of 0.5",
+            partial(_regularized, 0.5, 0.25, length_cost=0.03125),
+            _seen_rewards,
+            1e-4,
+        ),
         Case("the mask that the estimator gets", _regularized, _seen_mask),
         Case("the gradient with nothing added", _regularized, _seen_gradient, 1e-3),
+        Case("the gradient, with huge advantages", partial(_regularized, advantage_scale=HUGE), _seen_gradient, 1e-3),
         Case("the gradient with a loss penalty of 2", partial(_regularized, 0.0, 2.0), _seen_gradient, 1e-3),
         Case("the gradient with an entropy bonus of 2", partial(_regularized, 0.0, 0.0, 2.0), _seen_gradient, 1e-3),
         Case("reward and loss, with a reward penalty", partial(_regularized, 0.5), _script_returned, 1e-4),
@@ -277,6 +304,12 @@ CASES: Mapping[str, Sequence[Case]] = {
         Case("reward and loss that are returned", partial(_script, *range(6), length_cost=0.03125), _returned),
         Case("the gradient of the step", partial(_script, *range(6)), _seen_gradient, tolerance=1e-3),
         Case("the gradient, of groups of five", partial(_script, 5, 1, group_size=5), _seen_gradient, tolerance=1e-3),
+        Case(
+            "the gradient, with huge advantages",
+            partial(_script, *range(6), advantage_scale=HUGE),
+            _seen_gradient,
+            1e-3,
+        ),
         Case("the gradient where two tokens are likely", partial(_script, *range(6)), _coin_gradient, tolerance=1e-3),
         Case("the frequency of lengths", partial(_crowd, 16, 16), _frequencies, 0.2, EXPECTED),
         Case("what is drawn", partial(_crowd, 8, 6), _variety),

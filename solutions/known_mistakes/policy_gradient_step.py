@@ -386,7 +386,30 @@ def clipped(optimizer: Optimizer, loss: Tensor) -> None:
     optimizer.zero_grad()
     loss.backward()
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
-    torch.nn.utils.clip_grad_norm_(parameters, 1e-3)
+    torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+    optimizer.step()
+
+
+def decayed(optimizer: Optimizer, loss: Tensor) -> None:
+    update(optimizer, loss)
+    with torch.no_grad():
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.mul_(0.999)
+
+
+def slowed(optimizer: Optimizer, loss: Tensor) -> None:
+    update(optimizer, loss)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.99 * group["lr"] + 1e-5
+
+
+def head_alone(optimizer: Optimizer, loss: Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    for group in optimizer.param_groups:
+        for parameter in group["params"][:-2]:
+            parameter.grad = None
     optimizer.step()
 
 
@@ -426,6 +449,9 @@ bank.mistake("step() finds no gradient: zero_grad() comes after backward(), or b
 bank.mistake("optimizer.step() is missing")(step(update=not_stepped))
 bank.mistake("optimizer.step() is called twice with the same gradient")(step(update=stepped_twice))
 bank.mistake("the gradient is clipped")(step(update=clipped))
+bank.mistake("the parameters are changed after the optimizer's step")(step(update=decayed))
+bank.mistake("the step size is changed")(step(update=slowed))
+bank.mistake("only the output layer is trained")(step(update=head_alone))
 bank.mistake("the sum of the rewards is returned, not their mean")(step(report=summed_reward))
 bank.mistake("the loss is returned as a tensor, not as a float")(step(report=tensor_loss))
 bank.mistake("the reward is returned as a tensor, not as a float")(step(report=tensor_reward))

@@ -193,6 +193,15 @@ def no_step(optimizer: Optimizer, loss: Tensor) -> None:
     loss.backward()
 
 
+def clipped(optimizer: Optimizer, loss: Tensor) -> None:
+    optimizer.zero_grad()
+    loss.backward()
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    torch.nn.utils.clip_grad_norm_(parameters, 1.0)
+    optimizer.step()
+
+
+bank.mistake("the gradient is clipped")(step(update=clipped))
 bank.mistake("gradients of earlier steps are not cleared")(step(update=no_zero_grad))
 bank.mistake("the optimizer takes no step")(step(update=no_step))
 
