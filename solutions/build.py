@@ -10,7 +10,7 @@ header holds its id; `exercise="f"` puts function f there, and a cell that check
 the cell shows this table; `role="free"` that a student may change it; `seconds=300` is its time limit at full size;
 `solved=true` keeps a cell out of the student's notebook. In prose `<< course("part2.*.25.accuracy") >>` stands for
 the course's numbers, `<< band(...) >>` for the calibrated band, and `<< seeds("kl", "accuracy", kl="none") >>` for what
-the course's runs of an experiment gave, from the lowest to the highest seed.
+the course's runs of an experiment gave, from the lowest to the highest seed; `<< gap(...) >>` for a difference of two.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ import tempfile
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
+from statistics import mean, stdev
 from typing import Any
 
 import click
@@ -159,7 +160,7 @@ def _filled(text: str) -> str:
         variable_start_string="<<", variable_end_string=">>", block_start_string="<%%", comment_start_string="<##",
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True,
     )  # fmt: skip
-    return environment.from_string(text).render(course=_course, band=_band, seeds=_seeds, alarms=_alarms)
+    return environment.from_string(text).render(course=_course, band=_band, seeds=_seeds, gap=_gap, alarms=_alarms)
 
 
 def _course(path: str, percent: bool = False) -> str:
@@ -175,12 +176,28 @@ def _band(path: str, percent: bool = False) -> str:
     return _range(min(low for low, *_ in found), max(high for _, high, *_ in found), path, percent)
 
 
-def _seeds(experiment: str, metric: str, percent: bool = False, **settings: Any) -> str:
-    """What the runs with these settings gave; a setting that is not named has its default."""
+def _seeds(experiment: str, metric: str, step: int | None = None, **settings: Any) -> str:
+    """What the runs with these settings gave after the step, the last one if none is named: lowest to highest."""
+    values = seed_values(experiment, metric, step, **settings).values()
+    return _range(min(values), max(values), metric, percent=False)
+
+
+def _gap(experiment: str, metric: str, one: dict[str, Any], other: dict[str, Any], step: int | None = None) -> str:
+    """The mean over seeds of the difference of two settings, with its standard error."""
+    pair = seed_values(experiment, metric, step, **one), seed_values(experiment, metric, step, **other)
+    found = [pair[0][seed] - pair[1][seed] for seed in pair[0]]
+    decimals = DECIMALS.get(metric, 2) + 1
+    error = stdev(found) / len(found) ** 0.5
+    return f"{mean(found):+.{decimals}f} ± {error:.{decimals}f}".replace("-", "\N{MINUS SIGN}")
+
+
+def seed_values(experiment: str, metric: str, step: int | None = None, **settings: Any) -> dict[int, float]:
+    """Seed -> what the course's run with these settings gave; a setting that is not named has its default."""
     wanted = {key: settings.get(key, getattr(RunSettings(), key)) for key in EXPERIMENTS[experiment].varied}
     ((_, rows),) = groups(experiment, course_rows(experiment), **wanted).items()
-    values = [row.take_off if metric == "take_off" else row.last[metric] for row in rows]
-    return _range(min(values), max(values), metric, percent)
+    if metric == "take_off":
+        return {row.settings.seed: row.take_off for row in rows}
+    return {row.settings.seed: (row.last if step is None else row.history[step])[metric] for row in rows}
 
 
 def _alarms() -> str:

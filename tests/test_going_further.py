@@ -1,5 +1,8 @@
 """The experiments: what their record holds, what their tables and pictures show, and every claim of the text."""
 
+from statistics import mean, stdev
+
+import build
 import lab16_llm_rl as solution
 import pytest
 from calibrate import BANDS
@@ -123,3 +126,68 @@ def test_the_frontier_marks_every_run():
         [0, 1, 2],
         [0],
     ]
+
+
+# The claims of the text. What holds for each of eight seeds would come with probability 1 / 256, if a seed went either
+# way with equal chances.
+
+
+def values(experiment, metric, **settings):
+    return list(build.seed_values(experiment, metric, **settings).values())
+
+
+def onward(rate, estimator):
+    return values("rare", "take_off", pretraining="onward", worked_rate=rate, estimator=estimator)
+
+
+def test_claim_rarity_delays_the_take_off_and_no_estimator_misses_it():
+    for estimator in ("reinforce", "rloo", "grpo", "dr_grpo"):
+        assert max(onward(0.1, estimator)) < min(onward(0.01, estimator)) < max(onward(0.01, estimator)) < 50
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.01])
+@pytest.mark.parametrize("estimator", ["reinforce", "rloo", "dr_grpo"])
+def test_claim_grpo_takes_off_last(rate, estimator):
+    assert all(one < grpo for one, grpo in zip(onward(rate, estimator), onward(rate, "grpo"), strict=True))
+
+
+def test_claim_only_cost_and_temperature_together_break_the_habit():
+    def writes(digits, **settings):
+        return values("habit", f"writes_states_{digits}", **settings)
+
+    assert min(writes(2, length_cost=0.02)) > 0.99
+    assert min(writes(2, length_cost=0.07)) > 0.8
+    assert min(writes(2, length_cost=0.07, entropy_bonus=0.2)) > 0.8
+    assert min(writes(2, length_cost=0.02, temperature=1.5, entropy_bonus=0.05)) > 0.99
+    for bonus in (0.0, 0.05, 0.2):
+        broken = {"length_cost": 0.07, "temperature": 1.5, "entropy_bonus": bonus}
+        assert max(writes(2, **broken)) < 0.4
+        assert min(writes(4, **broken)) > 0.95
+        assert min(writes(8, **broken)) > 0.9
+    assert max(writes(2, length_cost=0.1)) < 0.1
+    assert max(writes(8, length_cost=0.1)) < 0.9
+    assert max(values("habit", "accuracy", length_cost=0.1)) < min(values("habit", "accuracy", length_cost=0.07))
+
+
+def test_claim_a_weak_verifier_is_satisfied_without_solving():
+    assert min(values("hacking", "reward", verifier="form")) > 0.99
+    assert max(values("hacking", "accuracy", verifier="form")) < 0.2
+    assert min(values("hacking", "reward", verifier="anywhere", length_cost=0.02)) > 0.95
+    assert max(values("hacking", "accuracy", verifier="anywhere", length_cost=0.02)) < 0.02
+    by_chance = values("hacking", "accuracy", verifier="anywhere")
+    assert min(by_chance) < 0.2
+    assert max(by_chance) > 0.9
+
+
+def test_claim_the_estimators_do_not_part_in_length():
+    """At the end the mean difference is within two standard errors of 0; early, GRPO's responses are longer."""
+    for metric in ("length_right", "length_wrong"):
+        early, late = (
+            [one - other for one, other in zip(*pair, strict=True)]
+            for pair in (
+                [values("length", metric, step=step, estimator=name) for name in ("grpo", "dr_grpo")]
+                for step in (25, 400)
+            )
+        )
+        assert min(early) > 0
+        assert abs(mean(late)) < 2 * stdev(late) / SEEDS**0.5

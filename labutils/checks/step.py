@@ -264,9 +264,7 @@ def _regularization(inputs: Inputs) -> Regularization:
     return Regularization(scripted_model(sharpness=0.15), _arrow_is_second, _squared_gap, **strengths)
 
 
-def _regularized(
-    reward_penalty: float = 0.0, loss_penalty: float = 0.0, entropy: float = 0.0, **sizes: float
-) -> Inputs:
+def _regularized(reward_penalty: float = 0.0, loss_penalty: float = 0.0, entropy: float = 0.0, **sizes: Any) -> Inputs:
     strengths = {"reward_penalty": reward_penalty, "loss_penalty": loss_penalty, "entropy": entropy}
     return {**_script(*range(6), **sizes), **strengths}
 

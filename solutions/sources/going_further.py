@@ -284,7 +284,7 @@ curves(groups("rare", course_rows("rare"), **where), ("writes_states", "silent",
 # %% [markdown] id="rare-answer" solved=true
 # <details><summary>Answer</summary>
 #
-# TODO
+# TODO RARE
 #
 # </details>
 
@@ -331,7 +331,41 @@ by_digits({"length_cost 0.02": groups("habit", course_rows("habit"))["length_cos
 # %% [markdown] id="habit-answer" solved=true
 # <details><summary>Answer</summary>
 #
-# TODO
+# The reward of a right worked answer to $n$ digits is $1 - (n + 4)\,c$ with the cost $c$; that of a direct answer is
+# $p - 3c$, where $p$ is how often it is right: 1 for two digits, about 0.5 for three, about 0.25 beyond.
+#
+# | digits | $c = 0.02$ | $c = 0.07$ | $c = 0.1$ |
+# |---|---|---|---|
+# | 2 | 0.88 / **0.94** | 0.58 / **0.79** | 0.40 / **0.70** |
+# | 4 | **0.84** / 0.19 | **0.44** / 0.04 | **0.20** / -0.05 |
+# | 8 | **0.76** / 0.19 | **0.16** / 0.04 | -0.20 / **-0.05** |
+#
+# Each pair is worked / direct, and the better one is bold. At every cost two digits should be answered directly. At 0.02
+# the policy does not, in any seed: it writes the states of two digits in << seeds("habit", "writes_states_2", length_cost=0.02) >>
+# of the responses. The decision to write was learned for all lengths within twenty steps, from the long lists, where it pays
+# most. After that a direct answer to two digits is sampled once in 200 to 300 responses, and what is not sampled cannot
+# be found better.
+#
+# - **Cost alone.** At 0.07 the writing rate on two digits is still << seeds("habit", "writes_states_2", length_cost=0.07) >>. At
+#   0.1 it is << seeds("habit", "writes_states_2", length_cost=0.1) >>, but that of eight digits falls to
+#   << seeds("habit", "writes_states_8", length_cost=0.1) >> as well, and accuracy to << seeds("habit", "accuracy", length_cost=0.1) >>.
+#   The last line of the table says why: with twelve tokens to pay for, a guess earns more than a right answer. The policy
+#   did as it was told.
+# - **Entropy bonus.** At a cost of 0.07, and 0.2 per nat, it changes little:
+#   << seeds("habit", "writes_states_2", length_cost=0.07, entropy_bonus=0.2) >> on two digits. The bonus pays for undecided tokens
+#   anywhere, and there are many besides the first.
+# - **Temperature.** At a cost of 0.07 and a temperature of 1.5 in training, two digits are worked in only
+#   << seeds("habit", "writes_states_2", length_cost=0.07, temperature=1.5) >> of the responses, three in
+#   << seeds("habit", "writes_states_3", length_cost=0.07, temperature=1.5) >>, and four or more in
+#   << seeds("habit", "writes_states_4", length_cost=0.07, temperature=1.5) >>. Accuracy is
+#   << seeds("habit", "accuracy", length_cost=0.07, temperature=1.5) >>, against << seeds("habit", "accuracy", length_cost=0.07) >> at
+#   temperature 1: nothing that eight seeds could show is lost. A token with a probability of 0.004 has about 0.025 at temperature
+#   1.5, so direct answers are sampled six times as often, and found better where they are.
+# - **Together.** The temperature with the bonus gives << seeds("habit", "writes_states_2", length_cost=0.07, entropy_bonus=0.2, temperature=1.5) >>
+#   on two digits and << seeds("habit", "writes_states_8", length_cost=0.07, entropy_bonus=0.2, temperature=1.5) >> on eight. With a cost of
+#   0.02 neither temperature nor bonus helps: the incentive of 0.06 is too small for 200 steps.
+#
+# The habit is broken by an incentive *and* samples of the alternative. Either alone is not enough.
 #
 # </details>
 
@@ -374,7 +408,7 @@ frontier(groups("kl", course_rows("kl")), {"mine": mine})
 # %% [markdown] id="kl-answer" solved=true
 # <details><summary>Answer</summary>
 #
-# TODO
+# TODO KL
 #
 # </details>
 
@@ -463,7 +497,25 @@ curves({"anywhere": groups("hacking", course_rows("hacking"))["verifier anywhere
 # %% [markdown] id="hacking-answer" solved=true
 # <details><summary>Answer</summary>
 #
-# TODO
+# **Form.** The form is learned at once, and nothing else: << seeds("hacking", "reward", verifier="form") >> are accepted and
+# << seeds("hacking", "accuracy", verifier="form") >> are right, about as many as a guess among ten digits. The states had
+# meaning before and have lost it. No gradient held it: where every response earns 1 all advantages are 0, and what the last
+# few rejected responses teach moves the rest about. The KL divergence is << seeds("hacking", "kl", verifier="form") >> nats, ten
+# times that of an honest run.
+#
+# **Anywhere.** The states contain the answer, so writing them is rewarded as before, and
+# << seeds("hacking", "reward", verifier="anywhere") >> are accepted. Whether the policy then also ends with `> d <end>` makes no
+# difference to its reward, and so it is left to chance: in the eight seeds the true accuracy is anything from
+# << seeds("hacking", "accuracy", verifier="anywhere") >>. The curve on the left looks alike in all of them.
+#
+# **Anywhere, with a cost.** Now the two tokens `> d` cost something and earn nothing. They are dropped in every seed:
+# << seeds("hacking", "reward", verifier="anywhere", length_cost=0.02) >> accepted,
+# << seeds("hacking", "accuracy", verifier="anywhere", length_cost=0.02) >> right, << seeds("hacking", "length", verifier="anywhere", length_cost=0.02) >>
+# tokens. The policy still computes every state, as you can read above; it no longer says which is the answer. Two
+# rewards that are harmless alone have a joint optimum that nobody wanted.
+#
+# The shortest response that "anywhere" always accepts lists all ten digits: eleven tokens, no knowledge. No seed found it,
+# for it was never sampled. Reinforcement learning exploits what a policy already does now and then.
 #
 # </details>
 
@@ -502,7 +554,21 @@ curves(groups("length", course_rows("length")), ("length_right", "length_wrong",
 # %% [markdown] id="length-answer" solved=true
 # <details><summary>Answer</summary>
 #
-# TODO
+# At step 25 both kinds of responses are longer under GRPO, the right ones by
+# << gap("length", "length_right", {"estimator": "grpo"}, {"estimator": "dr_grpo"}, 25) >> tokens and the wrong ones by
+# << gap("length", "length_wrong", {"estimator": "grpo"}, {"estimator": "dr_grpo"}, 25) >> (mean difference over eight seeds, with its
+# standard error). That is not the predicted drift, in which right ones become shorter; GRPO is a few steps behind, as in part
+# 2. After 400 steps the differences are << gap("length", "length_right", {"estimator": "grpo"}, {"estimator": "dr_grpo"}) >> and
+# << gap("length", "length_wrong", {"estimator": "grpo"}, {"estimator": "dr_grpo"}) >>: none that these seeds can show.
+#
+# Under both estimators all responses become shorter, to << seeds("length", "length_right", estimator="dr_grpo") >> tokens for right
+# ones under Dr. GRPO, where nine on average is the least that writes every state once. Nobody asked for that either: there
+# is no cost for length. Each repeated state is one more chance to lose one's place.
+#
+# So this experiment does not reproduce the drift. Two reasons are likely. Late in training there is little to weigh: some
+# 3 % of the responses are wrong, and in most groups all rewards are equal. And the bias is slow, a factor on gradients that
+# exist anyway, where published runs have thousands of tokens per response and a cap that is reached. What is exact is part 2's
+# enumeration: it shows the difference of the expected gradients for any policy you like.
 #
 # </details>
 
