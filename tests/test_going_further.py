@@ -1,5 +1,6 @@
 """The experiments: what their record holds, what their tables and pictures show, and every claim of the text."""
 
+import math
 from statistics import mean, stdev
 
 import build
@@ -191,3 +192,36 @@ def test_claim_the_estimators_do_not_part_in_length():
         )
         assert min(early) > 0
         assert abs(mean(late)) < 2 * stdev(late) / SEEDS**0.5
+
+
+def penalized(place, strength):
+    """The writing rate at which the gain of 0.75 and the penalty balance, by bisection; the reference's is 0.1."""
+
+    def slope(w):
+        k1 = math.log(w / (1 - w)) - math.log(0.1 / 0.9)
+        return 0.75 - strength * (k1 if place == "k1-reward" else 0.9 / (1 - w) - 0.1 / w)
+
+    low, high = 0.01, 0.999
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if slope(middle) > 0 else (low, middle)
+    return low
+
+
+@pytest.mark.parametrize(
+    ("place", "strength", "written"),
+    [("k1-reward", 0.1, "0.99"), ("k1-reward", 0.3, "0.57"), ("k1-reward", 1.0, "0.19"),
+     ("k3-loss", 0.1, "0.88"), ("k3-loss", 0.3, "0.66"), ("k3-loss", 1.0, "0.23")],
+)  # fmt: skip
+def test_claim_a_penalty_stops_the_switch_where_it_balances_the_gain(place, strength, written):
+    computed = penalized(place, strength)
+    assert abs(computed - float(written)) < 0.006
+    assert abs(mean(values("kl", "writes_states_6", kl=place, kl_strength=strength)) - computed) < 0.05
+
+
+def test_claim_k1_in_the_loss_restrains_nothing_and_adds_noise():
+    free = {metric: values("kl", metric) for metric in ("kl", "accuracy")}
+    for strength in (0.3, 1.0):
+        held = {metric: values("kl", metric, kl="k1-loss", kl_strength=strength) for metric in free}
+        assert mean(held["kl"]) > mean(free["kl"]) - 2 * stdev(free["kl"]) / SEEDS**0.5
+    assert max(held["accuracy"]) < min(free["accuracy"])

@@ -32,7 +32,7 @@ BY_DIGITS = [f"{metric}_{digits}" for metric in ("writes_states", "accuracy") fo
 SHOWN = {
     "rare": (["accuracy", "writes_states", "silent"], True),
     "habit": (["accuracy", "length", *BY_DIGITS], False),
-    "kl": (["accuracy", "writes_states", "kl"], False),
+    "kl": (["accuracy", "writes_states", "kl", *BY_DIGITS], False),
     "hacking": (["accuracy", "reward", "length", "kl"], True),
     "length": (["accuracy", "length", "length_right", "length_wrong"], True),
 }

@@ -408,7 +408,35 @@ frontier(groups("kl", course_rows("kl")), {"mine": mine})
 # %% [markdown] id="kl-answer" solved=true
 # <details><summary>Answer</summary>
 #
-# TODO KL
+# Take one number of digits beyond three, and let $w$ be the probability of writing the states, $w_0 = 0.1$ in the reference.
+# A worked answer is right, a direct one with probability 0.25, and neither gets better. Then the penalty can act on $w$
+# alone, and each method has a balance that can be computed:
+#
+# - $k_1$ in the reward maximizes $0.75\,w - \beta \operatorname{KL}(w \| w_0)$, so
+#   $\operatorname{logit} w = \operatorname{logit} w_0 + 0.75 / \beta$.
+# - $k_3$ in the loss has the gradient of the other divergence, $\operatorname{KL}(w_0 \| w)$, so
+#   $0.75 = \beta \big( \frac{1 - w_0}{1 - w} - \frac{w_0}{w} \big)$.
+#
+# | strength $\beta$ | $k_1$ in the reward: computed | eight seeds, 6 digits | $k_3$ in the loss: computed | eight seeds, 6 digits |
+# |---|---|---|---|---|
+# | 0.1 | 0.99 | << seeds("kl", "writes_states_6", kl="k1-reward", kl_strength=0.1) >> | 0.88 | << seeds("kl", "writes_states_6", kl="k3-loss", kl_strength=0.1) >> |
+# | 0.3 | 0.57 | << seeds("kl", "writes_states_6", kl="k1-reward", kl_strength=0.3) >> | 0.66 | << seeds("kl", "writes_states_6", kl="k3-loss", kl_strength=0.3) >> |
+# | 1 | 0.19 | << seeds("kl", "writes_states_6", kl="k1-reward", kl_strength=1.0) >> | 0.23 | << seeds("kl", "writes_states_6", kl="k3-loss", kl_strength=1.0) >> |
+#
+# A strength of 1 prevents the switch in either place, and the gain with it: accuracy is
+# << seeds("kl", "accuracy", kl="k1-reward", kl_strength=1.0) >> and << seeds("kl", "accuracy", kl="k3-loss", kl_strength=1.0) >>, where the pretrained model has about 0.44. At 0.3 the switch stops
+# half-way, with an accuracy of << seeds("kl", "accuracy", kl="k1-reward", kl_strength=0.3) >> and << seeds("kl", "accuracy", kl="k3-loss", kl_strength=0.3) >>. At 0.1 accuracy is
+# << seeds("kl", "accuracy", kl="k1-reward", kl_strength=0.1) >> with $k_1$ in the reward, << seeds("kl", "accuracy", kl="k3-loss", kl_strength=0.1) >> with $k_3$ in the loss, and
+# << seeds("kl", "accuracy", kl="none", kl_strength=0.0) >> without a penalty. $k_3$ leaves a residue of direct answers at any strength, because the divergence
+# whose gradient it has is infinite where the policy gives up what the reference does.
+#
+# A penalty is selective, as a length cost is not by itself: on two digits, where nothing is gained by writing, the policy
+# stays near the reference. At 0.1 it writes << seeds("kl", "writes_states_2", kl="k1-reward", kl_strength=0.1) >> and << seeds("kl", "writes_states_2", kl="k3-loss", kl_strength=0.1) >> of them.
+#
+# $k_1$ in the loss, at 0.3 and at 1, restrains nothing: the writing rate is << seeds("kl", "writes_states", kl="k1-loss", kl_strength=0.3) >> and
+# << seeds("kl", "writes_states", kl="k1-loss", kl_strength=1.0) >>, the divergence << seeds("kl", "kl", kl="k1-loss", kl_strength=0.3) >> and << seeds("kl", "kl", kl="k1-loss", kl_strength=1.0) >> nats, that of runs without a
+# penalty << seeds("kl", "kl", kl="none", kl_strength=0.0) >>. Its expected gradient is 0. Its noise is not: at 1 the accuracy is
+# << seeds("kl", "accuracy", kl="k1-loss", kl_strength=1.0) >>, below that of every run without it.
 #
 # </details>
 

@@ -483,13 +483,6 @@ widgets.response_tree({titles[name]: models[name] for name in ("pretrained", "dr
 # %% [markdown] id="next"
 # ## Where to go next
 #
-# - **Rarer demonstrations.** What if only one answer in a hundred or in a thousand was worked in pretraining? Does the
-#   speed of learning follow the rate, and do the estimators begin to differ? Note that what is rare in the data is also
-#   learned badly.
-# - **Breaking the habit.** A higher cost, an entropy bonus, or a higher temperature in training: which brings the
-#   direct answer to two digits back and keeps the worked ones?
-# - **A KL penalty** toward the pretrained model, in the reward with k1 or in the loss with k3. At what strength does
-#   the policy no longer switch?
-# - **A weaker verifier**, which checks the form alone or accepts the right digit anywhere. What does the policy learn
-#   to do?
-# - **Length bias.** Let a worked answer vary in length, and compare GRPO with Dr. GRPO on right and on wrong responses.
+# - `going_further.ipynb` asks five questions that the three parts leave open: rarer worked answers, breaking the habit of
+#   writing everything out, a KL penalty, weaker verifiers, and length bias. Each is an experiment of a minute.
+# - `find_the_bug.ipynb` shows ten functions that look right and are wrong, of kinds that were found in published code.
