@@ -430,7 +430,7 @@ frontier(groups("kl", course_rows("kl")), {"mine": mine})
 # << seeds("kl", "accuracy", kl="none", kl_strength=0.0) >> without a penalty. $k_3$ leaves a residue of direct answers at any strength, because the divergence
 # whose gradient it has is infinite where the policy gives up what the reference does.
 #
-# A penalty is selective, as a length cost is not by itself: on two digits, where nothing is gained by writing, the policy
+# A penalty is selective. On two digits, where nothing is gained by writing, the policy
 # stays near the reference. At 0.1 it writes << seeds("kl", "writes_states_2", kl="k1-reward", kl_strength=0.1) >> and << seeds("kl", "writes_states_2", kl="k3-loss", kl_strength=0.1) >> of them.
 #
 # $k_1$ in the loss, at 0.3 and at 1, restrains nothing: the writing rate is << seeds("kl", "writes_states", kl="k1-loss", kl_strength=0.3) >> and
