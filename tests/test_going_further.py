@@ -198,7 +198,7 @@ def test_claim_the_estimators_do_not_part_in_length():
                 for step in (25, 400)
             )
         )
-        assert min(early) > 0
+        assert mean(early) > 3 * stdev(early) / SEEDS**0.5  # by Student's distribution 1 in 100 with no difference
         assert abs(mean(late)) < 2 * stdev(late) / SEEDS**0.5
 
 
