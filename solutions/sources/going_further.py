@@ -127,7 +127,7 @@ ESTIMATORS = {
 # samples is not the gradient of $\operatorname{KL}(\pi\|\pi_\text{ref})$. It is, on average, that of the other divergence,
 # $\operatorname{KL}(\pi_\text{ref}\|\pi)$ of each token.
 #
-# **Exercise `k3_loss`** · 8 minutes · difficulty ●●○○○ · $k_3$ per response
+# **Exercise `k3_loss`** · 8 minutes · difficulty ●●○○○ · the estimator k3, per response
 #
 # <details><summary>Hint 1</summary>
 #
