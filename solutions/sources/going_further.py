@@ -258,11 +258,14 @@ curves(groups("rare", course_rows("rare"), **where), ("writes_states", "silent",
 # the middle shows the share of groups in which all eight rewards are equal. Such a group has an advantage of 0 under RLOO,
 # GRPO and Dr. GRPO and teaches nothing; only REINFORCE, whose baseline is the mean of the batch, still moves on it.
 #
-# The same with one worked answer in a thousand, and 2,000 steps, from the course's runs:
+# The same with one worked answer in a thousand, from the course's runs; of their 2,000 steps the first 400:
 
 # %% id="rarer-picture"
 where = {"pretraining": "onward", "worked_rate": 0.001}
-curves(groups("rare", course_rows("rare"), **where), ("writes_states", "silent", "accuracy"))
+picture = curves(groups("rare", course_rows("rare"), **where), ("writes_states", "silent", "accuracy"))
+for axis in picture.figure.axes:
+    axis.set_xlim(0, 400)
+picture
 
 # %% [markdown] id="scratch-text"
 # And with one in a hundred from the first step of pretraining, so that the model works seldom and badly:
@@ -351,7 +354,8 @@ by_digits({name: rows for name, rows in groups("habit", course_rows("habit")).it
 
 # %% id="habit-yours" role="free"
 mine = run_experiment([RunSettings(estimator="rloo", length_cost=0.08, temperature=1.5)], exercises)
-by_digits({"length_cost 0.02": groups("habit", course_rows("habit"))["length_cost 0.02, entropy_bonus 0, temperature 1"]}, {"mine": mine})
+before = groups("habit", course_rows("habit"))["length_cost 0.02, entropy_bonus 0, temperature 1"]
+by_digits({"length_cost 0.02": before}, {"mine": mine})
 
 # %% [markdown] id="habit-answer" solved=true
 # <details><summary>Answer</summary>
@@ -390,7 +394,8 @@ by_digits({"length_cost 0.02": groups("habit", course_rows("habit"))["length_cos
 #   on two digits and << seeds("habit", "writes_states_8", length_cost=0.07, entropy_bonus=0.2, temperature=1.5) >> on eight. With a cost of
 #   0.02 neither temperature nor bonus helps: the incentive of 0.06 is too small for 200 steps.
 #
-# The habit is broken by an incentive *and* samples of the alternative. Either alone is not enough.
+# The habit is broken by an incentive *and* samples of the alternative. Either alone is not enough. The window is narrow: at a
+# cost of 0.08 and the same temperature the run in the last cell, a single seed, stops working altogether.
 #
 # </details>
 
@@ -545,7 +550,8 @@ for row in hacking:
 
 # %% id="hacking-yours" role="free"
 mine = run_experiment([RunSettings(estimator="rloo", verifier="anywhere", kl="k1-reward", kl_strength=0.1)], exercises)
-curves({"anywhere": groups("hacking", course_rows("hacking"))["verifier anywhere, length_cost 0"]}, ("reward", "accuracy", "length"), {"mine": mine})
+before = groups("hacking", course_rows("hacking"))["verifier anywhere, length_cost 0"]
+curves({"anywhere": before}, ("reward", "accuracy", "length"), {"mine": mine})
 
 # %% [markdown] id="hacking-answer" solved=true
 # <details><summary>Answer</summary>
@@ -566,6 +572,9 @@ curves({"anywhere": groups("hacking", course_rows("hacking"))["verifier anywhere
 # << seeds("hacking", "accuracy", verifier="anywhere", length_cost=0.02) >> right, << seeds("hacking", "length", verifier="anywhere", length_cost=0.02) >>
 # tokens. The policy still computes every state, as you can read above; it no longer says which is the answer. Two
 # rewards that are harmless alone have a joint optimum that nobody wanted.
+#
+# A penalty for leaving the pretrained model helps where the reward is silent: in the last cell's run, a single seed, the
+# accuracy stays at 0.9 and above, for the penalty prefers the form that the model came with.
 #
 # The shortest response that "anywhere" always accepts lists all ten digits: eleven tokens, no knowledge. No seed found it,
 # for it was never sampled. Reinforcement learning exploits what a policy already does now and then.
